@@ -135,16 +135,6 @@ def test_a_replaced_ledger_and_a_file_that_is_not_ours_any_more_are_made_anew(tm
     assert values(out) == {"1.jsonl": ["value 1"], "2.jsonl": ["value 7"], "3.jsonl": ["value 3"]}
 
 
-def test_what_is_gone_from_the_bucket_stays_exported(tmp_path: Path) -> None:
-    put(tmp_path / "bucket", 1, message(1))
-    export_topic(put(tmp_path / "bucket", 2, message(2)), tmp_path / "out", "jsonl")
-    for path in (tmp_path / "bucket").glob("*-ledger-1*"):
-        path.unlink()
-    topic = open_bucket(f"file://{tmp_path}/bucket").topic(NAME)
-    assert export_topic(topic, tmp_path / "out", "jsonl") == ExportReport(NAME, kept=1)
-    assert files(tmp_path / "out") == ["1.jsonl", "2.jsonl"]
-
-
 def test_a_ledger_without_messages_has_no_file_and_is_not_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,7 +47,7 @@ def tier(tmp_path: Path) -> Path:
     folder = tmp_path / "tier"
     put(folder, 0, 5, message("0a"))
     put(folder, 0, 7, message("0b"), message("0c"))
-    put(folder, 1, 5, message("1a"))
+    put(folder, 1, 5, frame(metadata(publish_time_ms=CREATED_MS - 1), b"1a"))
     put(folder, 1, 6, message("1b"))
     return folder
 
@@ -161,7 +161,7 @@ def test_commands_take_a_partitioned_topic(tier: Path, tmp_path: Path) -> None:
     assert b"4 files, 5 messages" in run("export", url, "orders", str(tmp_path / "out"), "--format", "jsonl").stderr
     assert values(tmp_path / "out") == FILES
     lines = output("head", "-n", "3", url, "orders", "--order", "publish_time", "--columns", "value").splitlines()
-    assert [line.split()[0] for line in lines if line[0] != " "] == ["5:0", "5:0", "6:0"]
+    assert [line.split()[0] for line in lines if line[0] != " "] == ["5:0", "5:0", "7:0"]
     lines = [line.split()[:3] for line in output("count", url, "orders").splitlines()]
     assert lines[1:] == [[TOPIC, "5", "5"], ["total", "5", "5"]]
     (found,) = json.loads(output("count", url, "orders", "orders-partition-1", "public/default/orders", "--json"))

@@ -20,7 +20,7 @@ from ledgerfs.writing.claims import IfExists
 from ledgerfs.writing.own_ids import new_own_id
 from tests.support.each import for_each
 from tests.support.entries import frame, metadata
-from tests.support.ledgers import CREATED_MS, NAME, Offload, offload, put_in_folder
+from tests.support.ledgers import CREATED_MS, Offload, offload, put_in_folder
 from tests.support.s3 import S3Server
 from tests.support.s3_log import changes, requests_of
 
@@ -224,23 +224,6 @@ def test_what_to_do_with_a_ledger_that_is_there(golden_bucket: Bucket, target: B
         assert objects[f"{one.uuid}-ledger-{one.ledger_id}"] == before[one.source.object("data").key]
         assert objects[f"{one.uuid}-ledger-{one.ledger_id}-index"] == before[one.source.object("index").key]
     assert len(objects) == 12
-
-
-def test_another_ledger_of_the_same_id(tmp_path: Path, target: Bucket, folder: Path) -> None:
-    put_in_folder(folder, offload([b"theirs"], 5, uuid=1))
-    before = objects_in(folder)
-    source = source_of(tmp_path, offload([b"ours"], 5, uuid=2), offload([b"free"], 6, uuid=3))
-    assert outcomes(copy(source, target)) == {5: CopyOutcome.FAILED, 6: CopyOutcome.COPIED}
-    for policy in (IfExists.SKIP, IfExists.FAIL):
-        (failed, _) = copy(source, target, if_exists=policy)
-        assert isinstance(failed.error, LedgerExistsError)
-        assert "has ledger 5 already" in str(failed.error)
-    assert before.items() <= objects_in(folder).items()
-    # A further copy is one of the same ledger, whatever it is called.
-    for new_uuid in (False, True):
-        (failed, _) = copy(source, target, if_exists=IfExists.NEW_COPY, new_uuid=new_uuid)
-        assert "has ledger 5 already" in str(failed.error)
-    assert len(list(target.refresh().copies_of(NAME, 5))) == 1
 
 
 @for_each("policy", list(IfExists))

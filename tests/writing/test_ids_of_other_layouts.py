@@ -15,7 +15,6 @@ from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.fuse_mount.incoming_file import IncomingFile
 from ledgerfs.layouts.pulsar_blob.ledger_group import LedgerGroup, publish_all
 from ledgerfs.messages.encode.rows import EncodeOptions
-from ledgerfs.repair import plan_repair
 from ledgerfs.writing.admission import Admission
 from ledgerfs.writing.claims import Claim
 from ledgerfs.writing.ledger_rows import MessageRows, write_rows
@@ -188,15 +187,6 @@ def test_nothing_is_written_where_it_would_not_be_seen(
     with pytest.raises(UnsupportedWriteError, match="layout=mapfile"):
         write(folder)
     assert keys(folder) == before
-
-
-def test_what_cannot_be_mended_is_told_in_every_layout(folder: Path) -> None:
-    """To plan is not to write."""
-    short = mapfile(messages(8, 5), 8, last_entry=9)
-    put_mapfiles(folder, short)
-    plan = plan_repair(open_bucket(f"file://{folder}", layout="mapfile"), full=True)
-    assert {item.ledger_id for item in plan.left} == {8}
-    assert plan.to_do == []
 
 
 @pytest.mark.parametrize("modified", [None, LONG_AGO], ids=["young", "old"])

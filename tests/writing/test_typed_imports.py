@@ -232,38 +232,6 @@ def test_the_number_is_that_of_the_equal_schema(bucket: Bucket) -> None:
     assert read(bucket, schema_version=5) == [*ROWS, {"a": 1, "b": "z"}]
 
 
-def test_what_a_deletion_hides_is_not_the_number(bucket: Bucket) -> None:
-    save(bucket, 0, OURS, 1000)
-    save(bucket, 1, None, 2000)
-    with pytest.raises(InvalidOptionError, match="has to be given"):
-        import_rows(bucket, pa.Table.from_pylist(ROWS), ORDERS, schema=OURS)
-    save(bucket, 2, OURS, 3000)
-    assert import_rows(bucket, pa.Table.from_pylist(ROWS), ORDERS, schema=OURS).schema_version == 2
-
-
-def test_numbers_that_a_deletion_hides_are_refused_unless_somebody_says_what_they_mean(bucket: Bucket) -> None:
-    save(bucket, 1, None, 2000)
-    rows = pa.Table.from_pylist(ROWS)
-    for number in (0, 1):
-        with pytest.raises(
-            SchemaConflictError, match=f"schema version {number} is not known, and hidden by a deletion"
-        ):
-            import_rows(bucket, rows, ORDERS, schema=OURS, schema_version=number)
-    assert not bucket.refresh().topics()
-    import_rows(bucket, rows, ORDERS, schema=OURS, schema_version=2)
-    save(bucket, 0, OURS, source=BY_HAND)
-    import_rows(bucket, rows, ORDERS, schema=OURS, schema_version=0)
-    assert read(bucket) == [*ROWS, *ROWS]
-    take_back(bucket)
-    with pytest.raises(UndecodableValueError, match=r"it may be either"):
-        read(bucket)
-    # One for any version tells nothing of rows whose schema is known.
-    save(bucket, ANY_VERSION, THEIRS, source=BY_HAND)
-    assert read(bucket, on_undecodable="null") == [*ROWS, None, None]
-    save(bucket, 0, OURS, 1000)
-    assert read(bucket) == [*ROWS, *ROWS]
-
-
 def test_rows_stay_what_they_are_when_the_schema_by_hand_is_taken_back(bucket: Bucket) -> None:
     save(bucket, 0, OURS, source=BY_HAND)
     import_rows(bucket, pa.Table.from_pylist(ROWS), ORDERS, schema=OURS)
@@ -273,36 +241,6 @@ def test_rows_stay_what_they_are_when_the_schema_by_hand_is_taken_back(bucket: B
     save(bucket, 0, THEIRS, 1000)
     with pytest.raises(UndecodableValueError, match="it may be either"):
         read(bucket)
-
-
-def test_a_number_under_which_other_rows_were_written_is_refused_also_where_one_by_hand_hides_that(
-    bucket: Bucket,
-) -> None:
-    save(bucket, 0, THEIRS, source=BY_IMPORT)
-    save(bucket, 0, OURS, source=BY_HAND)
-    with pytest.raises(SchemaConflictError, match="what is given by hand hides it, and may be taken back"):
-        import_rows(bucket, pa.Table.from_pylist(ROWS), ORDERS, schema=OURS)
-    assert not bucket.refresh().topics()
-
-
-def test_a_number_that_is_known_by_hand_as_of_a_time_alone_is_refused(bucket: Bucket) -> None:
-    save(bucket, 0, OURS, 1000, source=BY_HAND)
-    with pytest.raises(SchemaConflictError, match="by hand as of a time alone"):
-        import_rows(bucket, pa.Table.from_pylist(ROWS), ORDERS, schema=OURS)
-    save(bucket, 0, OURS, 2000)
-    import_rows(bucket, pa.Table.from_pylist(ROWS), ORDERS, schema=OURS)
-    assert read(bucket) == ROWS
-
-
-def test_rows_older_than_what_the_cluster_registered_are_refused(bucket: Bucket) -> None:
-    save(bucket, 0, OURS, 1_800_000_000_000)
-    rows = pa.Table.from_pylist([{**one, "publish_time": 1_700_000_000_000} for one in ROWS])
-    with pytest.raises(InvalidRowsError, match="readers would take the number for that of an older schema"):
-        import_rows(bucket, rows, ORDERS, schema=OURS)
-    assert not bucket.refresh().topics()
-    save(bucket, 0, OURS, source=BY_HAND)
-    import_rows(bucket, rows, ORDERS, schema=OURS)
-    assert read(bucket) == ROWS
 
 
 def test_a_topic_whose_schemas_nobody_saved_needs_the_number(tmp_path: Path) -> None:
@@ -369,19 +307,6 @@ def test_a_schema_that_is_saved_meanwhile(bucket: Bucket, source: str) -> None:
     assert not bucket.refresh().topics()
 
 
-def test_a_number_that_the_cluster_gives_again_after_rows_were_written_by_what_it_told_before(bucket: Bucket) -> None:
-    """What is saved when rows are written is old: nobody has saved yet that the number was given again."""
-    save(bucket, 0, OURS, 1_600_000_000_000)
-    rows = pa.Table.from_pylist([{**one, "publish_time": 1_700_000_000_000} for one in ROWS])
-    import_rows(bucket, rows, ORDERS, schema=OURS)
-    assert [one.source for one in bucket.schemas_of(ORDERS).versions] == ["http://a"]
-    save(bucket, 0, THEIRS, 1_650_000_000_000)
-    with pytest.raises(UndecodableValueError, match="another one for imported rows"):
-        read(bucket)
-    save(bucket, 0, OURS, source=BY_HAND)
-    assert read(bucket) == ROWS
-
-
 def test_partitions_share_the_schema(bucket: Bucket) -> None:
     for number in range(2):
         import_rows(bucket, pa.Table.from_pylist(ROWS), f"{ORDERS}-partition-{number}", schema=OURS)
@@ -413,3 +338,26 @@ def test_rows_that_bring_the_number_of_another_schema_are_told_of(bucket: Bucket
     )
     with pytest.warns(NamedSchemasWarning, match="public/x/others has schemas"):
         import_rows(bucket, prices, "public/x/others")
+
+
+UNSURE: dict[str, tuple[list[tuple[Any, ...]], dict[str, Any], type[LedgerfsError], str]] = {
+    "a deletion hides it": ([(0, OURS, 1000), (1, None, 2000)], {}, InvalidOptionError, "has to be given"),
+    "none, before a deletion": ([(1, None, 2000)], {"schema_version": 0}, SchemaConflictError, "0 is not known, and hidden"),
+    "of the deletion": ([(1, None, 2000)], {"schema_version": 1}, SchemaConflictError, "1 is not known, and hidden"),
+    "by hand over that of other rows": (
+        [(0, THEIRS, None, BY_IMPORT), (0, OURS, None, BY_HAND)], {}, SchemaConflictError, "by hand hides it, and may be taken back",
+    ),
+    "by hand as of a time": ([(0, OURS, 1000, BY_HAND)], {}, SchemaConflictError, "by hand as of a time alone"),
+    "registered later": ([(0, OURS, 1_800_000_000_000)], {}, InvalidRowsError, "for that of an older schema"),
+}  # fmt: skip
+"""What is saved (number, schema, time, source), the options of an import, and how it is refused; `tests/model` has all that may be saved."""
+
+
+def test_numbers_that_may_mean_another_schema_to_readers_are_refused(bucket: Bucket) -> None:
+    rows = pa.Table.from_pylist([{**one, "publish_time": 1_700_000_000_000} for one in ROWS])
+    for number, (what, (saved, options, error, told)) in enumerate(UNSURE.items()):
+        for one in saved:
+            save(bucket, *one, topic=f"{ORDERS}{number}")
+        with pytest.raises(error, match=told):
+            import_rows(bucket, rows, f"{ORDERS}{number}", schema=OURS, **options)
+        assert not bucket.refresh().topics(), what

@@ -42,8 +42,6 @@ from tests.support.writes import Place, folder_place, s3_place, when_listed
 TOPIC = "persistent://public/default/orders"
 FOLDER = "entries/public/default/orders"
 PATH = f"{FOLDER}/7.entries"
-OTHER = "public/default/persistent/other"
-
 OURS, THEIRS = ([frame(metadata(sequence_id=n), text) for n in range(9)] for text in (b"ours", b"theirs, longer"))
 OUR_RECORDS, THEIR_RECORDS = offload(OURS).records, offload(THEIRS).records
 
@@ -450,13 +448,6 @@ def source(tmp_path: Path) -> Place:
     made = folder_place(tmp_path / "source")
     put_objects(made, offload(OURS, 7, uuid=1), offload(OURS, 8, uuid=2))
     return made
-
-
-def offloaded(source: Place, place: Place, tmp_path: Path, *options: str, code: int = 0) -> dict[int, dict[str, Any]]:
-    text = output(
-        "offload", source.url, place.url, "--json", *options, code=code, env=environment(place, tmp_path / "offload")
-    )
-    return {row["source_ledger_id"]: row for row in json.loads(text)}
 
 
 @pytest.mark.parametrize("when", ["at once", "in the end"])
