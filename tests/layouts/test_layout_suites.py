@@ -173,10 +173,3 @@ def test_the_topics_are_those_that_the_broker_counted(bucket: Bucket, golden: Pa
         for topic, one in stats.items()
     }
     assert {topic.name: (topic.ledgers, topic.entries, topic.bytes) for topic in bucket.topics()} == expected
-
-
-def test_topics_and_ledgers_are_found_by_the_names_of_the_broker(bucket: Bucket, golden: Path) -> None:
-    for name, one in json.loads((golden / "stats.json").read_text()).items():
-        ids = [ledger["ledgerId"] for ledger in one["ledgers"] if ledger["offloaded"]]
-        assert [ledger.ref.ledger_id for ledger in bucket.topic(name).ledgers] == sorted(ids)
-        assert all(bucket.ledger(ledger_id).ref.topic == name for ledger_id in ids)

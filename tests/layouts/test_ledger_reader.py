@@ -109,31 +109,6 @@ def test_bytes_outside_the_file_are_refused(tmp_path: Path) -> None:
             ledger.read_records(start, end)
 
 
-@pytest.mark.parametrize(
-    ("at", "with_bytes", "message"),
-    [
-        (128 + 4, (7).to_bytes(8, "big"), "entry 7 stands where entry 0 should"),
-        (128, b"\xff\xff\xff\xff", "impossible length -1"),
-        (128, (2**31 - 1).to_bytes(4, "big"), "does not fit its block"),
-        (128 + 112, b"\xfe\xdc\xde\xad", "entry 1 has the impossible length"),
-    ],
-)
-def test_damage_is_named_by_object_and_offset(at: int, with_bytes: bytes, message: str, tmp_path: Path) -> None:
-    made = offload([b"x" * 100] * 30, block_size=1000)
-    url = put_in_folder(tmp_path, made)
-    data = bytearray(made.data)
-    data[at : at + len(with_bytes)] = with_bytes
-    (tmp_path / f"{made.uuid}-ledger-1").write_bytes(data)
-    ledger = open_bucket(url).ledger(1)
-    with pytest.raises(CorruptLedgerError, match=message) as caught:
-        ledger.read(0, 29)
-    assert caught.value.key == f"{made.uuid}-ledger-1"
-    assert caught.value.offset in {128, 128 + 112}
-    # The other blocks are as readable as before.
-    first = ledger.index.blocks[1].first_entry
-    assert [bytes(entry.data) for entry in ledger.read(first, 29)] == [b"x" * 100] * (30 - first)
-
-
 def test_padding_that_was_overwritten_is_damage_not_a_guess(tmp_path: Path) -> None:
     made = offload([b"x" * 30] * 100, block_size=1000)
     url = put_in_folder(tmp_path, made)

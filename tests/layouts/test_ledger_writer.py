@@ -205,21 +205,9 @@ def test_the_smallest_block_of_a_folder_holds_an_entry_of_a_byte(tmp_path: Path)
     assert_same(tmp_path, [b"a", b"", b"b"], 141)
 
 
-class FewParts(LocalWrites):
-    most_parts = 3
-
-
-class FewPartsStore:
-    def __init__(self, folder: Path) -> None:
-        self.store = open_bucket(str(folder)).raw_store
-        self.writes = FewParts(str(folder), Traffic())
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.store, name)
-
-
-def test_more_blocks_than_the_store_takes_parts_are_refused(tmp_path: Path) -> None:
-    store: Any = FewPartsStore(tmp_path)
+def test_more_blocks_than_the_store_takes_parts_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LocalWrites, "most_parts", 3)
+    store = open_bucket(str(tmp_path)).raw_store
     with (
         pytest.raises(RefusedLedgerError, match="more than 3 blocks of 200 bytes"),
         LedgerWriter(store, new_ledger(200)) as writer,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -55,22 +56,16 @@ def keys(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
-def by_import(folder: Path, topic: str) -> None:
-    import_rows(blob_bucket(folder), ROWS, topic, ledger_id=7)
+def by_import(folder: Path, topic: str, if_exists: str = "fail") -> None:
+    import_rows(blob_bucket(folder), ROWS, topic, ledger_id=7, if_exists=if_exists)
 
 
-def by_import_of_a_copy(folder: Path, topic: str) -> None:
-    import_rows(blob_bucket(folder), ROWS, topic, ledger_id=7, if_exists="new-copy")
-
-
-def by_put_of_a_copy(folder: Path, topic: str) -> None:
+def by_put(folder: Path, topic: str, if_exists: str = "fail") -> None:
     fs = LedgerFileSystem(f"file://{folder}", target_protocol="file", layout="pulsar_blob")
-    fs.pipe_file(PATH.format(topic.rpartition("/")[2]), mapfile(messages(8, 3)).records, if_exists="new-copy")
+    fs.pipe_file(PATH.format(topic.rpartition("/")[2]), mapfile(messages(8, 3)).records, if_exists=if_exists)
 
 
-def by_put(folder: Path, topic: str) -> None:
-    fs = LedgerFileSystem(f"file://{folder}", target_protocol="file", layout="pulsar_blob")
-    fs.pipe_file(PATH.format(topic.rpartition("/")[2]), mapfile(messages(8, 3)).records)
+by_import_of_a_copy, by_put_of_a_copy = (partial(one, if_exists="new-copy") for one in (by_import, by_put))
 
 
 def by_mount(folder: Path, topic: str) -> None:

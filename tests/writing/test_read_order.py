@@ -60,13 +60,6 @@ def test_a_ledger_that_comes_late_is_not_put_after_later_ones(source: Path, targ
     assert not [one for one in verify(str(target)).findings if one.kind == "wrong-order"]
 
 
-def test_later_ledgers_follow(source: Path, target: Path) -> None:
-    put_in_folder(source, parts(4), parts(5))
-    report = copy_ledgers(str(source), str(target), unbatch=True)
-    assert (report.copied, report.skipped) == (2, 2)
-    assert values(target) == values(source)
-
-
 @pytest.mark.parametrize("ledger_id", [4, 5])
 def test_ledgers_under_their_own_ids_are_not_put_before_what_was_made_of_earlier_ones(
     ledger_id: int, source: Path, target: Path

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -177,16 +176,6 @@ def test_what_json_lines_cannot_have_is_told_by_the_file(bucket: Bucket, tmp_pat
     assert list(bucket.raw_store.list_pages()) in ([], [[]])
 
 
-def test_a_version_may_be_an_integer_of_numpy(bucket: Bucket) -> None:
-    number: Any = np.int64(3)
-    done = import_rows(bucket, pa.Table.from_pylist(ROWS), ORDERS, schema=OURS, schema_version=number)
-    assert (done.schema_version, type(done.schema_version)) == (3, int)
-    assert read(bucket, schema_version=number) == ROWS
-    for wrong in (np.bool_(True), np.float64(3)):
-        with pytest.raises(InvalidOptionError):
-            read(bucket, schema_version=wrong)
-
-
 def test_json_and_primitives(bucket: Bucket) -> None:
     import_rows(bucket, pa.Table.from_pylist(ROWS), "public/default/json", schema=OURS, schema_type="json")
     assert read(bucket, "public/default/json") == ROWS
@@ -350,7 +339,7 @@ UNSURE: dict[str, tuple[list[tuple[Any, ...]], dict[str, Any], type[LedgerfsErro
     "by hand as of a time": ([(0, OURS, 1000, BY_HAND)], {}, SchemaConflictError, "by hand as of a time alone"),
     "registered later": ([(0, OURS, 1_800_000_000_000)], {}, InvalidRowsError, "for that of an older schema"),
 }  # fmt: skip
-"""What is saved (number, schema, time, source), the options of an import, and how it is refused; `tests/model` has all that may be saved."""
+"""What is saved (number, schema, time, source), the options of an import, and how it is refused; `tests/model` tries all of it."""
 
 
 def test_numbers_that_may_mean_another_schema_to_readers_are_refused(bucket: Bucket) -> None:

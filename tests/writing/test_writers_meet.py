@@ -209,23 +209,6 @@ def test_ids_ascend_in_a_topic_also_when_the_clock_is_set_back(
         assert imported(views.bucket(), "other", topic="public/default/other") < made[-1]
 
 
-def test_two_of_our_ids_that_meet_are_told(
-    place: Place, views: Views, monkeypatch: pytest.MonkeyPatch, before_index: list[Callable[[], object]]
-) -> None:
-    """The same millisecond and the same eleven random bits."""
-    theirs = views.bucket()
-    met = 2**52 + ((1_800_000_000_000 - 1_735_689_600_000) << 11) + 5
-    before_index.append(lambda: imported(theirs, "theirs", topic="public/default/other", ledger_id=met))
-    monkeypatch.setattr("ledgerfs.writing.own_ids.time", SimpleNamespace(time=lambda: 1_800_000_000.0))
-    monkeypatch.setattr("ledgerfs.writing.own_ids.secrets", SimpleNamespace(randbelow=lambda _: 5))
-    with pytest.raises(
-        LedgerExistsError, match=r"somebody else has written ledger .* of persistent://public/default/other"
-    ):
-        imported(views.bucket(), "ours")
-    assert values(place, "public/default/other") == [b"theirs"]
-    assert len(place.objects()) == 2
-
-
 # Ids that a user names
 
 

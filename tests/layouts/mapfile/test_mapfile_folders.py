@@ -197,21 +197,6 @@ def test_two_layouts_in_one_bucket(tmp_path: Path) -> None:
     assert [ref.ledger_id for ref in other_one.catalog.refs()] == [2, 3]
 
 
-def test_half_an_upload_of_the_one_is_made_up_for_by_the_other(tmp_path: Path) -> None:
-    made = mapfile(messages(1, 10), 1)
-    put_in_folder(tmp_path, offload(made.entries, 1, uuid=101))
-    url = put_mapfiles(tmp_path, made)
-    for name in ("data", "index"):
-        put_file(tmp_path / made.folder / name, b"")
-    assert len(values(url)) == 10
-    assert kinds_of(url) == []
-    # Of what has bytes that nobody can read, nothing tells whether it is the same.
-    put_file(tmp_path / made.folder / "data", made.data[:100])
-    with pytest.raises(MissingLedgerError):
-        values(url)
-    assert kinds_of(url) == ["partial-ledger"]
-
-
 UNCOMPRESSED = MapFileWriter(compression=RecordCompression.NONE)
 
 

@@ -322,23 +322,3 @@ def test_a_base_whose_name_is_no_utf_8(tmp_path: Path) -> None:
     run("export", url, "orders", str(tmp_path / "rows"))
     run("offload", url, str(tmp_path / "to"))
     assert open_bucket(f"file://{tmp_path / 'to'}").topic(TOPIC).count() == 12
-
-
-def test_details_of_a_ledger_whose_index_file_is_gone(tmp_path: Path) -> None:
-    whole, made = mapfile(messages(1, 5), 1), mapfile(messages(2, 5), 2)
-    url = put_mapfiles(tmp_path, whole, made)
-    (tmp_path / made.folder / "index").unlink()
-    fs = LedgerFileSystem(fo=url)
-    folder = "entries/public/default/orders"
-    listed = {one["name"]: one for one in fs.ls(folder, detail=True)}
-    assert list(listed) == [f"{folder}/1.entries", f"{folder}/2.entries"]
-    assert fs.find("entries", detail=True) == listed
-    for path, one in listed.items():
-        assert fs.info(path) == one
-        assert one["entries"] == 5
-    # The version is that of each object that is there.
-    assert [one["version"].count("/") for one in listed.values()] == [1, 0]
-    os.utime(tmp_path / made.folder / "data", (0, 0))
-    fs.invalidate_cache()
-    again = {one["name"]: one for one in fs.ls(folder, detail=True)}
-    assert [again[path]["version"] == listed[path]["version"] for path in listed] == [True, False]
