@@ -179,10 +179,11 @@ def test_what_is_no_ledgers_stays_nobodys(tmp_path: Path) -> None:
     url = put_mapfiles(tmp_path, mapfile(messages(1, 5), 1))
     for key in (f"{NAME}/notes/text", "exports/2024/data", "a/b/c/d/index", f"{mapfile([b''], 1).folder}/note.txt"):
         put_file(tmp_path / key, b"?")
-    (tmp_path / "exports" / "latest").symlink_to(tmp_path)
-    (tmp_path / "public" / "README").symlink_to(tmp_path / "exports" / "a")
+    put_file(tmp_path / "dumps" / "a", b"?")
+    (tmp_path / "dumps" / "latest").symlink_to(tmp_path)
+    (tmp_path / "public" / "README").symlink_to(tmp_path / "dumps" / "a")
     (finding,) = verify(open_bucket(url)).findings
-    assert (finding.kind, "'exports/'" in finding.message) == ("foreign-keys", True)
+    assert (finding.kind, "'dumps/'" in finding.message) == ("foreign-keys", True)
     # Links may be followed, in circles as well.
     for options in ({}, {"follow_links": True}):
         assert open_bucket(url, options).topic(TOPIC).count() == 5
