@@ -131,9 +131,3 @@ def test_repair_leaves_a_job_alone_that_published_nothing(s3: S3Server, s3_bucke
     assert all("left alone: of a job none of whose ledgers is there" in one.reason for one in plan.items)
     named = plan_repair(open_bucket(place.url, place.options), ledgers=[1], older_than_s=0)
     assert [one.ledger_id for one in named.items if one.action is not None] == [1]
-
-
-def test_a_group_is_what_user_metadata_says() -> None:
-    group = LedgerGroup.new()
-    assert LedgerGroup.of({name.title(): value for name, value in group.mark.items()}) == group
-    assert LedgerGroup.of({}) is LedgerGroup.of(None) is LedgerGroup.of({"ledgerfs-group": "x"}) is None

@@ -657,17 +657,6 @@ def test_an_orphan_that_lost_its_user_metadata_too_gets_both(s3: S3Server, s3_bu
     assert plan_repair(open_bucket(url, s3.options), ledgers=[5]).items == ()
 
 
-def test_a_ledger_of_no_known_topic_gets_user_metadata_only_when_the_user_names_it(
-    s3: S3Server, s3_bucket: str
-) -> None:
-    made = offload(entries(3), 5, name=None)
-    for key, data in made.objects.items():
-        s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data)
-    url = f"s3://{s3_bucket}"
-    assert [item.action_name for item in plan_repair(open_bucket(url, s3.options)).items] == ["nothing"] * 2
-    assert len(plan_repair(open_bucket(url, s3.options), topic=TOPIC).to_do) == 2
-
-
 def test_a_garbage_orphan_goes_before_its_copy_is_changed(s3: S3Server, s3_bucket: str) -> None:
     copy, orphan = offload(entries(3), uuid=1), offload(entries(3), uuid=2)
     for key, data in {**copy.objects, data_key(orphan): orphan.data}.items():

@@ -247,6 +247,7 @@ def test_a_ledger_of_no_known_topic_is_not_named_as_one_that_is_there(
         s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data)
     plan = plan_repair(open_bucket(f"s3://{s3_bucket}", s3.options), topic=TOPIC, ledgers=[2])
     assert len(plan.to_do) == (0 if has_copy else 2)
+    assert not plan_repair(open_bucket(f"s3://{s3_bucket}", s3.options), ledgers=[2]).to_do
     if has_copy:
         assert {f"that topic has another ledger 2: {copy.folder}/data" in item.reason for item in plan.left} == {True}
 

@@ -180,16 +180,6 @@ def test_imports_of_several_processes_at_once_all_stay(place: Place, tmp_path: P
     assert len(place.ledgers()) == 3
 
 
-def test_our_ids_are_none_that_a_cluster_hands_out(place: Place, views: Views) -> None:
-    """A live cluster goes on behind the greatest id of the bucket; one of ours there would be hidden by its ledger."""
-    put_objects(place, offload(THEIRS, 41, uuid=1, name="public/default/persistent/orders"))
-    ledger_id = imported(views.bucket(), "ours")
-    assert 2**52 <= ledger_id < 2**53
-    assert int(float(ledger_id)) == ledger_id
-    put_objects(place, offload(THEIRS, 42, uuid=2, name="public/default/persistent/orders"))
-    assert values(place) == [b"theirs, longer"] * 18 + [b"ours"]
-
-
 @pytest.mark.long
 def test_ids_ascend_in_a_topic_also_when_the_clock_is_set_back(
     place: Place, views: Views, monkeypatch: pytest.MonkeyPatch
