@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,7 @@ from ledgerfs.errors import CorruptMessageError, ExportFolderError, InvalidOptio
 from ledgerfs.export import export as export_module
 from ledgerfs.export import folder as export_folder
 from ledgerfs.export.export import ExportReport, export_topic
-from ledgerfs.export.folder import RECORD_NAME
+from ledgerfs.export.folder import RECORD_NAME, ExportFolder
 from ledgerfs.export.folder_lock import LOCK_NAME, locked
 from ledgerfs.tables.table_files import TABLE_KINDS
 from tests.support.each import for_each
@@ -69,29 +70,20 @@ def record(folder: Path) -> dict[str, Any]:
 
 
 @for_each("name", ["plain", "chunked", "txn", "batched-lz4"])
-def test_the_files_together_are_the_scan(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
-    tmp_path = tmp_path_factory.mktemp("case")
+def test_the_files_together_are_the_scan(bucket: Bucket, case_path: Path, name: str) -> None:
     topic = bucket.topic(f"public/golden/{name}")
     whole = topic.scan().to_table()
     for kind in TABLE_KINDS:
-        report = export_topic(topic, tmp_path / kind, kind)
+        report = export_topic(topic, case_path / kind, kind)
         assert (report.rows, report.kept) == (whole.num_rows, 0)
-        assert report.size == sum(path.stat().st_size for path in (tmp_path / kind).glob(f"[0-9]*.{kind}"))
-        assert report.written == len(files(tmp_path / kind))
-    in_order = sorted((tmp_path / "parquet").glob("*.parquet"), key=lambda path: int(path.stem))
+        assert report.size == sum(path.stat().st_size for path in (case_path / kind).glob(f"[0-9]*.{kind}"))
+        assert report.written == len(files(case_path / kind))
+    in_order = sorted((case_path / "parquet").glob("*.parquet"), key=lambda path: int(path.stem))
     assert [path.stem for path in in_order] == [str(ledger.ref.ledger_id) for ledger in topic.ledgers]
     assert pa.concat_tables(map(pq.read_table, in_order)) == whole
-    assert pq.read_table(tmp_path / "parquet").num_rows == whole.num_rows
-    lines = b"".join((tmp_path / "jsonl" / f"{path.stem}.jsonl").read_bytes() for path in in_order)
+    assert pq.read_table(case_path / "parquet").num_rows == whole.num_rows
+    lines = b"".join((case_path / "jsonl" / f"{path.stem}.jsonl").read_bytes() for path in in_order)
     assert lines == b"".join(map(slow_lines, whole.to_batches()))
-
-
-def test_columns_and_times_are_those_of_the_scan(bucket: Bucket, tmp_path: Path) -> None:
-    topic = bucket.topic("public/golden/plain")
-    options = {"columns": ["value", "key"], "start_time": "2026-11-21T06:00:13.200Z", "transactions": "all"}
-    export_topic(topic, tmp_path, "parquet", **options)
-    tables = [pq.read_table(tmp_path / f"{number}.parquet") for number in (26, 84, 123)]
-    assert pa.concat_tables(tables) == topic.scan(**options).to_table()
 
 
 def test_an_encrypted_topic_needs_its_key_which_is_not_recorded(bucket: Bucket, golden: Path, tmp_path: Path) -> None:
@@ -253,22 +245,21 @@ def failing_after(rows: int, error: BaseException) -> Callable[..., int]:
 @for_each("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
 def test_nothing_half_written_is_left(
     bucket: Bucket,
-    tmp_path_factory: pytest.TempPathFactory,
+    case_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     kind: str,
     error: BaseException,
 ) -> None:
-    tmp_path = tmp_path_factory.mktemp("case")
     topic = bucket.topic("public/golden/plain")
     with monkeypatch.context() as patch:
         patch.setattr(export_module, "write_table", failing_after(5, error))
         with pytest.raises((ExportFolderError, KeyboardInterrupt)) as raised:
-            export_topic(topic, tmp_path, kind)
+            export_topic(topic, case_path, kind)
     if isinstance(error, OSError):
-        assert str(raised.value) == f"{tmp_path}/26.{kind}: No space left on device"
+        assert str(raised.value) == f"{case_path}/26.{kind}: No space left on device"
         assert raised.value.errno == 28
-    assert sorted(path.name for path in tmp_path.iterdir()) == [RECORD_NAME, LOCK_NAME]
-    assert export_topic(topic, tmp_path, kind).written == 3
+    assert sorted(path.name for path in case_path.iterdir()) == [RECORD_NAME, LOCK_NAME]
+    assert export_topic(topic, case_path, kind).written == 3
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, bucket: Bucket) -> None:
@@ -372,28 +363,36 @@ def exported(folder: Path) -> dict[str, list[str | None]]:
     return {name: rows for name, rows in values(folder).items() if rows}
 
 
-@for_each("late", [[], [4], [1, 9], [4, 9]])
-def test_an_export_in_steps_is_one_at_once(tmp_path_factory: pytest.TempPathFactory, late: list[int]) -> None:
-    """Whatever ledgers come, and in what order: chunked messages and transactions that go across them.
+IDS = {"transaction_most": 1, "transaction_least": 2}
+ACROSS: dict[str, dict[int, list[bytes]]] = {
+    "a message of chunks": {
+        1: [message(1), chunk(0, 4)], 3: [chunk(1, 4)], 4: [chunk(2, 4), message(3)], 6: [chunk(3, 4)], 9: [message(6)],
+    },
+    # Its producer was not sure of a part; the message is where it was whole first.
+    "a part that was sent again": {1: [chunk(0, name=b"r")], 4: [chunk(1, name=b"r")], 6: [message(2), chunk(1, name=b"r")]},
+    "a transaction": {
+        1: [message(1)], 3: [message(2, **IDS)], 4: [message(4, **IDS), message(3)], 6: [message(5, **IDS)],
+        9: [message(6, marker_type=COMMIT, **IDS)],
+    },
+}  # fmt: skip
+"""Ledgers of a topic, by what goes across them."""
+ACROSS["all of it"] = {
+    number: [one for made in ACROSS.values() for one in made.get(number, ())] for number in (1, 3, 4, 6, 9)
+}
 
-    Message ``r`` has a part that its producer, not sure of it, sent again; it is where it was whole first.
-    """
-    tmp_path = tmp_path_factory.mktemp("case")
-    ids = {"transaction_most": 1, "transaction_least": 2}
-    ledgers = {
-        1: [message(1), chunk(0, 4), chunk(0, 2, b"r")],
-        3: [chunk(1, 4), message(2, **ids)],
-        4: [chunk(2, 4), message(3), message(4, **ids), chunk(1, 2, b"r")],
-        6: [chunk(3, 4), message(5, **ids), chunk(1, 2, b"r")],
-        9: [message(6, marker_type=COMMIT, **ids), chunk(0, 2, b"n"), chunk(1, 2, b"n")],
-    }
-    out = tmp_path / "out"
+
+@for_each("late", [[], [4], [1, 9], [4, 9]])
+@for_each("what", list(ACROSS))
+def test_an_export_in_steps_is_one_at_once(case_path: Path, what: str, late: list[int]) -> None:
+    """Whatever ledgers come, and in what order."""
+    ledgers, out = ACROSS[what], case_path / "out"
+    late = [number for number in late if number in ledgers]
     for number in (*(one for one in ledgers if one not in late), *late):
-        topic = put(tmp_path / "bucket", number, *ledgers[number])
+        topic = put(case_path / "bucket", number, *ledgers[number])
         export_topic(topic, out, "jsonl")
-    assert export_topic(topic, out, "jsonl").kept == len(ledgers)
-    export_topic(topic, tmp_path / "whole", "jsonl")
-    assert exported(out) == exported(tmp_path / "whole")
+    assert export_topic(topic, out, "jsonl").written == 0
+    export_topic(topic, case_path / "whole", "jsonl")
+    assert exported(out) == exported(case_path / "whole")
     rows = [value for name in sorted(values(out)) for value in values(out)[name]]
     assert len(rows) == topic.count()
 
@@ -473,3 +472,100 @@ def test_a_bucket_that_is_reached_in_another_way_is_known_by_its_objects(tmp_pat
     put_in_folder(tmp_path, offload([message(2)], 1, uuid=1))
     with pytest.raises(InvalidOptionError, match=r"an export of file:.*, reached by other options"):
         exported_otherwise()
+
+
+# Folders where others may plant files: no link is followed, and nothing is made empty that the export did not make.
+
+PLAIN = "public/golden/plain"
+
+
+@pytest.fixture
+def plain(golden: Path) -> Topic:
+    return open_bucket(f"file://{golden}/bucket").topic(PLAIN)
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    path = tmp_path / "victim"
+    path.write_bytes(b"{}")
+    return path
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    (tmp_path / "out").mkdir()
+    return tmp_path / "out"
+
+
+def first_part(plain: Topic) -> str:
+    return f".{plain.ledgers[0].ref.ledger_id}.parquet.part"
+
+
+@for_each("name", ["lock", "record", "record's part", "part", "dangling lock"])
+def test_a_planted_link_is_an_error_that_names_it(name: str, plain: Topic, tmp_path: Path, golden: Path) -> None:
+    out, victim = tmp_path / name / "out", tmp_path / name / "victim"
+    out.mkdir(parents=True)
+    victim.write_bytes(b"{}")
+    names = {
+        "lock": LOCK_NAME,
+        "record": RECORD_NAME,
+        "record's part": f".{RECORD_NAME}.part",
+        "part": first_part(plain),
+    }
+    link = out / names.get(name, LOCK_NAME)
+    link.symlink_to(victim if name in names else out.parent / "nowhere")
+    done = run("export", f"file://{golden}/bucket", PLAIN, str(out), code=2)
+    assert str(link) in done.stderr.decode()
+    assert "a link, which is not followed" in done.stderr.decode()
+    with pytest.raises(ExportFolderError, match="a link, which is not followed") as caught:
+        export_topic(plain, out, "parquet")
+    assert caught.value.key == str(link)
+    assert link.is_symlink()
+    assert victim.read_bytes() == b"{}"
+    assert not (out.parent / "nowhere").exists()
+
+
+def test_a_part_that_is_planted_while_the_export_runs_is_not_written_to(plain: Topic, out: Path, victim: Path) -> None:
+    link = out / first_part(plain)
+    with ExportFolder(out, {}, ".parquet", {}) as folder:
+        link.symlink_to(victim)
+        with pytest.raises(ExportFolderError) as caught, folder.writing(str(plain.ledgers[0].ref.ledger_id)) as file:
+            file.write(b"lost")
+    assert caught.value.key == str(link)
+    assert link.is_symlink()
+    assert victim.read_bytes() == b"{}"
+
+
+def test_a_hard_link_in_the_place_of_the_lock_or_a_part_is_not_emptied(plain: Topic, out: Path, victim: Path) -> None:
+    (out / LOCK_NAME).hardlink_to(victim)
+    (out / first_part(plain)).hardlink_to(victim)
+    assert export_topic(plain, out, "parquet").rows
+    assert victim.read_bytes() == b"{}"
+
+
+@for_each("name", ["lock", "part"])
+def test_pipes_do_not_hang_an_export(name: str, plain: Topic, tmp_path: Path, golden: Path) -> None:
+    out = tmp_path / name
+    out.mkdir()
+    pipe = out / (LOCK_NAME if name == "lock" else first_part(plain))
+    os.mkfifo(pipe)
+    said = run("export", f"file://{golden}/bucket", PLAIN, str(out), code=2).stderr.decode()
+    assert str(pipe) in said
+    assert "not a regular file" in said
+
+
+def test_a_link_in_the_place_of_a_finished_file_is_replaced_and_not_its_target(
+    plain: Topic, out: Path, tmp_path: Path
+) -> None:
+    report = export_topic(plain, out, "parquet")
+    file = out / f"{plain.ledgers[0].ref.ledger_id}.parquet"
+    content = file.read_bytes()
+    target = tmp_path / "target"
+    target.write_bytes(b"x" * len(content))
+    file.unlink()
+    file.symlink_to(target)
+    again = export_topic(plain, out, "parquet")
+    assert (again.written, again.kept) == (1, report.written - 1)
+    assert not file.is_symlink()
+    assert file.read_bytes() == content
+    assert target.read_bytes() == b"x" * len(content)

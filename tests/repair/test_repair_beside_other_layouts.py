@@ -110,9 +110,9 @@ KEPT: dict[str, tuple[bytes | None, bytes | None, MadeMapFile, list[str], str]] 
 
 
 @for_each("what", KEPT)
-def test_what_a_copy_does_not_prove_is_left_alone(what: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_what_a_copy_does_not_prove_is_left_alone(what: str, case_path: Path) -> None:
     data, index, copy, layouts, told = KEPT[what]
-    folder = tmp_path_factory.mktemp("case")
+    folder = case_path
     url = bucket_of(folder, data, index, copy)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     for layout in layouts:

@@ -67,11 +67,10 @@ def places_of(folder: Path) -> dict[str, tuple[int, int]]:
     return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.iterdir()}
 
 
-def new_target(made: pytest.TempPathFactory) -> tuple[Path, Path, Bucket]:
-    """Return a folder for one case of many, the folder of an empty bucket in it, and that bucket."""
-    folder = made.mktemp("case")
+def new_target(folder: Path) -> tuple[Path, Bucket]:
+    """Return the folder of an empty bucket in the folder of one case of many, and that bucket."""
     (folder / "target").mkdir()
-    return folder, folder / "target", open_bucket(str(folder / "target"))
+    return folder / "target", open_bucket(str(folder / "target"))
 
 
 @pytest.fixture
@@ -229,13 +228,13 @@ def test_what_to_do_with_a_ledger_that_is_there(golden_bucket: Bucket, target: B
 @for_each("policy", list(IfExists))
 @for_each("uuid", [1, 2])
 def test_a_ledger_of_the_same_size_and_another_creation_is_another_one(
-    uuid: int, policy: IfExists, tmp_path_factory: pytest.TempPathFactory
+    uuid: int, policy: IfExists, case_path: Path
 ) -> None:
     """As two clusters have them, whose messages are of one size."""
-    tmp_path, folder, target = new_target(tmp_path_factory)
+    folder, target = new_target(case_path)
     put_in_folder(folder, offload([b"theirs"], 5, uuid=1, created_ms=CREATED_MS + 1))
     before = objects_in(folder)
-    source = source_of(tmp_path, offload([b"ours  "], 5, uuid=uuid))
+    source = source_of(case_path, offload([b"ours  "], 5, uuid=uuid))
     (failed,) = copy(source, target, if_exists=policy)
     assert isinstance(failed.error, LedgerExistsError)
     assert ("another ledger of this name" if uuid == 1 else "has ledger 5 already") in str(failed.error)
@@ -243,13 +242,11 @@ def test_a_ledger_of_the_same_size_and_another_creation_is_another_one(
 
 
 @for_each("known", [(CREATED_MS, None), (None, CREATED_MS), (None, None)])
-def test_of_an_unknown_creation_nothing_is_told(
-    known: tuple[int | None, int | None], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_of_an_unknown_creation_nothing_is_told(known: tuple[int | None, int | None], case_path: Path) -> None:
     """An index that repair made from the data object has none."""
-    tmp_path, folder, target = new_target(tmp_path_factory)
+    folder, target = new_target(case_path)
     put_in_folder(folder, offload([b"entry"], 5, uuid=1, created_ms=known[0]))
-    source = source_of(tmp_path, offload([b"entry"], 5, uuid=2, created_ms=known[1]))
+    source = source_of(case_path, offload([b"entry"], 5, uuid=2, created_ms=known[1]))
     assert outcomes(copy(source, target)) == {5: CopyOutcome.SKIPPED}
 
 
@@ -264,12 +261,10 @@ each_way = for_each(
 
 
 @each_way
-def test_copies_keep_the_creation_of_the_ledger(
-    options: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    tmp_path, _, target = new_target(tmp_path_factory)
+def test_copies_keep_the_creation_of_the_ledger(options: dict[str, Any], case_path: Path) -> None:
+    _, target = new_target(case_path)
     entries = [frame(metadata(sequence_id=n), b"message") for n in range(3)]
-    source = source_of(tmp_path, offload(entries, 5, uuid=1))
+    source = source_of(case_path, offload(entries, 5, uuid=1))
     assert [one.outcome for one in copy(source, target, **options)] == [CopyOutcome.COPIED]
     assert [ref.created_ms for ref in target.refresh().refs()] == [CREATED_MS]
 
@@ -277,14 +272,14 @@ def test_copies_keep_the_creation_of_the_ledger(
 @each_way
 @for_each("is_lost", [False, True])
 def test_of_copies_that_contradict_each_other_none_is_copied(
-    is_lost: bool, options: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+    is_lost: bool, options: dict[str, Any], case_path: Path
 ) -> None:
     """Every read of them fails; the copy of one of them would be read without a word."""
-    tmp_path, folder, target = new_target(tmp_path_factory)
+    folder, target = new_target(case_path)
     made = [offload([frame(metadata(sequence_id=n), b"x") for n in range(count)], 5, uuid=count) for count in (2, 3)]
-    source = source_of(tmp_path, *made, offload([frame(metadata(), b"x")], 6, uuid=9))
+    source = source_of(case_path, *made, offload([frame(metadata(), b"x")], 6, uuid=9))
     if is_lost:
-        (tmp_path / "source" / f"{made[0].uuid}-ledger-5").unlink()
+        (case_path / "source" / f"{made[0].uuid}-ledger-5").unlink()
     found = copy(source, target, **options)
     failed = [one for one in found if one.outcome is CopyOutcome.FAILED]
     assert {one.source.ledger_id for one in failed} == {5}
@@ -294,16 +289,14 @@ def test_of_copies_that_contradict_each_other_none_is_copied(
 
 
 @each_way
-def test_entries_that_are_not_what_the_metadata_says_are_not_copied(
-    options: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_entries_that_are_not_what_the_metadata_says_are_not_copied(options: dict[str, Any], case_path: Path) -> None:
     """The copy has metadata of its own, by which it would be whole."""
-    tmp_path, folder, target = new_target(tmp_path_factory)
+    folder, target = new_target(case_path)
     entries = [frame(metadata(sequence_id=n), b"message" * size) for n, size in enumerate((21, 21, 1))]
     made = offload(entries, 5, uuid=1, block_size=400)
     index = parse_index(made.index)
     shorter = replace(index, metadata=replace(index.metadata, length=index.metadata.length - 1))
-    source = source_of(tmp_path, replace(made, index=build_index(shorter)))
+    source = source_of(case_path, replace(made, index=build_index(shorter)))
     assert [one.kind for one in verify(source).findings if one.severity.value == "damage"] == ["wrong-length"]
     (one,) = copy(source, target, **options)
     assert isinstance(one.error, CorruptLedgerError)
@@ -312,12 +305,10 @@ def test_entries_that_are_not_what_the_metadata_says_are_not_copied(
 
 
 @for_each("policy", list(IfExists))
-def test_an_id_that_another_topic_has_is_another_ledger(
-    policy: IfExists, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    tmp_path, folder, target = new_target(tmp_path_factory)
+def test_an_id_that_another_topic_has_is_another_ledger(policy: IfExists, case_path: Path) -> None:
+    folder, target = new_target(case_path)
     put_in_folder(folder, offload([b"theirs"], 5, uuid=1, name="a/b/persistent/theirs"))
-    source = source_of(tmp_path, offload([b"ours"], 5, uuid=2), offload([b"free"], 6, uuid=3))
+    source = source_of(case_path, offload([b"ours"], 5, uuid=2), offload([b"free"], 6, uuid=3))
     assert outcomes(copy(source, target, if_exists=policy)) == {5: CopyOutcome.COPIED, 6: CopyOutcome.COPIED}
     assert [(ref.topic, ref.ledger_id) for ref in target.catalog.refs()] == [
         ("persistent://a/b/theirs", 5),
@@ -369,11 +360,9 @@ def flip(folder: Path, key: str, offset: int) -> None:
 
 
 @for_each("offset", [130, 139, 190, 400, 5_000_000, 6_000_000, -1])
-def test_a_ledger_with_a_flipped_bit_is_named_and_not_copied(
-    offset: int, golden: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    tmp_path, folder, target = new_target(tmp_path_factory)
-    source = tmp_path / "source"
+def test_a_ledger_with_a_flipped_bit_is_named_and_not_copied(offset: int, golden: Path, case_path: Path) -> None:
+    folder, target = new_target(case_path)
+    source = case_path / "source"
     source.mkdir()
     keys = [
         path.name
@@ -404,12 +393,12 @@ def test_a_damaged_copy_beside_a_whole_one_is_left_out(tmp_path: Path, target: B
 
 
 @for_each("name", [None, "odd", "a/b/non-persistent/c"])
-def test_ledgers_of_no_topic_are_copied_as_they_are(name: str | None, tmp_path_factory: pytest.TempPathFactory) -> None:
-    tmp_path, _, target = new_target(tmp_path_factory)
+def test_ledgers_of_no_topic_are_copied_as_they_are(name: str | None, case_path: Path) -> None:
+    _, target = new_target(case_path)
     made = offload([b"x"], 5, uuid=1, name=name), offload([b"x"], 6, uuid=2)
-    found = copy(source_of(tmp_path, *made), target)
+    found = copy(source_of(case_path, *made), target)
     assert outcomes(found) == {5: CopyOutcome.COPIED, 6: CopyOutcome.COPIED}
-    assert objects_in(tmp_path / "target") == made[0].objects | made[1].objects
+    assert objects_in(case_path / "target") == made[0].objects | made[1].objects
 
 
 def test_ids_of_our_own_are_those_of_no_half_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,9 +88,9 @@ def by_unbatched_copy(folder: Path, topic: str) -> None:
 @for_each("write", [by_import, by_import_of_a_copy, by_put, by_put_of_a_copy, by_mount, by_unbatched_copy])
 @for_each("topic", [TOPIC, OTHER])
 def test_an_id_that_another_layout_has_is_refused(
-    write: Callable[[Path, str], None], topic: str, tmp_path_factory: pytest.TempPathFactory
+    write: Callable[[Path, str], None], topic: str, case_path: Path
 ) -> None:
-    folder = made_bucket(tmp_path_factory.mktemp("case"))
+    folder = made_bucket(case_path)
     before = keys(folder)
     with pytest.raises(LedgerExistsError, match="7"):
         write(folder, topic)
@@ -174,10 +174,8 @@ def mapfile_copy(folder: Path) -> None:
 
 
 @for_each("write", [mapfile_import, mapfile_put, mapfile_copy])
-def test_nothing_is_written_where_it_would_not_be_seen(
-    write: Callable[[Path], None], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    folder = made_bucket(tmp_path_factory.mktemp("case"))
+def test_nothing_is_written_where_it_would_not_be_seen(write: Callable[[Path], None], case_path: Path) -> None:
+    folder = made_bucket(case_path)
     before = keys(folder)
     with pytest.raises(UnsupportedWriteError, match="layout=mapfile"):
         write(folder)

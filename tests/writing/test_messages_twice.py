@@ -95,9 +95,9 @@ FIRST_OTHERS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 @for_each(("first", "second"), FIRST_OTHERS)
 def test_the_later_copy_is_refused_where_its_messages_are_under_another_id(
-    first: dict[str, Any], second: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+    first: dict[str, Any], second: dict[str, Any], case_path: Path
 ) -> None:
-    folder = tmp_path_factory.mktemp("case")
+    folder = case_path
     source, target = made_source(folder), made_target(folder)
     assert outcome(copied(source, target, **first)) == (2, 0, 0)
     before = ids(target)
@@ -110,10 +110,8 @@ def test_the_later_copy_is_refused_where_its_messages_are_under_another_id(
 
 @for_each("first", [None, 1000])
 @for_each("again", [None, 1000])
-def test_what_was_unbatched_before_is_there_already(
-    first: int | None, again: int | None, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    folder = tmp_path_factory.mktemp("case")
+def test_what_was_unbatched_before_is_there_already(first: int | None, again: int | None, case_path: Path) -> None:
+    folder = case_path
     source, target = made_source(folder), made_target(folder)
     copied(source, target, unbatch=True, ledger_id=first)
     before = ids(target)
@@ -214,26 +212,24 @@ def test_a_bucket_that_has_them_twice_is_copied_as_it_is_and_told(source: str, t
         offload([*entries(5), *entries(4)], 4),
     ],
 )
-def test_another_ledger_of_that_id_is_no_double(other: Offload, tmp_path_factory: pytest.TempPathFactory) -> None:
-    tmp_path = tmp_path_factory.mktemp("case")
-    source, target = made_source(tmp_path), made_target(tmp_path)
+def test_another_ledger_of_that_id_is_no_double(other: Offload, case_path: Path) -> None:
+    source, target = made_source(case_path), made_target(case_path)
     copied(source, target, unbatch=True)
-    (tmp_path / "other").mkdir()
-    further = put_in_folder(tmp_path / "other", other)
+    (case_path / "other").mkdir()
+    further = put_in_folder(case_path / "other", other)
     assert outcome(copied(further, target)) == (1, 0, 0)
     assert not verify(open_bucket(target)).is_damaged
 
 
 @for_each("is_longer", [False, True])
-def test_without_a_creation_the_length_tells(is_longer: bool, tmp_path_factory: pytest.TempPathFactory) -> None:
-    tmp_path = tmp_path_factory.mktemp("case")
-    target = made_target(tmp_path)
-    (tmp_path / "source").mkdir()
-    (tmp_path / "other").mkdir()
-    mine = put_in_folder(tmp_path / "source", made(5, created_ms=None))
+def test_without_a_creation_the_length_tells(is_longer: bool, case_path: Path) -> None:
+    target = made_target(case_path)
+    (case_path / "source").mkdir()
+    (case_path / "other").mkdir()
+    mine = put_in_folder(case_path / "source", made(5, created_ms=None))
     copied(mine, target, unbatch=True)
     told = offload(entries(5, 50 + is_longer), 5, uuid=9, created_ms=None)
-    other = put_in_folder(tmp_path / "other", told)
+    other = put_in_folder(case_path / "other", told)
     assert outcome(copied(other, target)) == ((1, 0, 0) if is_longer else (0, 0, 1))
 
 

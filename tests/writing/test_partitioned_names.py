@@ -71,9 +71,9 @@ WAYS = [by_import, by_import_under_an_id, by_put, by_put_unless_there, by_repair
 
 @for_each("write", WAYS)
 def test_nothing_is_written_under_the_name_and_the_partitions_are_named(
-    write: Callable[[Path], None], tmp_path_factory: pytest.TempPathFactory
+    write: Callable[[Path], None], case_path: Path
 ) -> None:
-    tier = made_tier(tmp_path_factory.mktemp("case"))
+    tier = made_tier(case_path)
     before = names(tier)
     with pytest.raises(
         InvalidNameError, match=r"orders: a partitioned topic.*/orders-partition-0, .*-2 and 2 more;"
@@ -85,10 +85,8 @@ def test_nothing_is_written_under_the_name_and_the_partitions_are_named(
 
 
 @for_each("write", WAYS)
-def test_a_name_that_means_ledgers_of_its_own_already_gets_more(
-    write: Callable[[Path], None], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    tier = made_tier(tmp_path_factory.mktemp("case"))
+def test_a_name_that_means_ledgers_of_its_own_already_gets_more(write: Callable[[Path], None], case_path: Path) -> None:
+    tier = made_tier(case_path)
     put_in_folder(tier, ledger(60))
     write(tier)
     assert open_bucket(str(tier)).topic(TOPIC).count() >= 7
@@ -135,9 +133,9 @@ def by_copy(folder: Path) -> None:
 
 @for_each("write", [by_import, by_import_under_an_id, by_opening, by_transaction, by_copy])
 def test_who_writes_under_the_name_while_a_partition_comes_takes_it_back(
-    write: Callable[[Path], None], tmp_path_factory: pytest.TempPathFactory
+    write: Callable[[Path], None], case_path: Path
 ) -> None:
-    with late_partition(tmp_path_factory.mktemp("case")) as late:
+    with late_partition(case_path) as late:
         with pytest.raises(InvalidNameError, match="a partitioned topic, of which the bucket has"):
             write(late)
         assert open_bucket(str(late)).topic(TOPIC).count() == 7
@@ -147,12 +145,11 @@ def test_who_writes_under_the_name_while_a_partition_comes_takes_it_back(
 @for_each("order", [(0, 1), (1, 0)])
 @for_each("is_transaction", [True, False])
 def test_a_partition_and_the_name_are_not_both_new(
-    order: tuple[int, int], is_transaction: bool, tmp_path_factory: pytest.TempPathFactory
+    order: tuple[int, int], is_transaction: bool, case_path: Path
 ) -> None:
-    tmp_path = tmp_path_factory.mktemp("case")
     data = b"".join(record(number, frame(metadata(publish_time_ms=CREATED_MS), b"a")) for number in range(3))
     files = [(f"{ENTRIES}/orders/70.entries", data), (f"{ENTRIES}/orders-partition-0/71.entries", data)]
-    fs = LedgerFileSystem(tmp_path.as_uri(), "file")
+    fs = LedgerFileSystem(case_path.as_uri(), "file")
 
     def write() -> None:
         if not is_transaction:
@@ -179,8 +176,8 @@ def test_a_repair_under_the_name_is_not_carried_out_once_there_are_partitions(tm
 
 
 @for_each("topic", ["orders-partition-0", "orders-partition-9", "order", "orders-partition"])
-def test_partitions_and_other_topics_are_written(topic: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    tier = made_tier(tmp_path_factory.mktemp("case"))
+def test_partitions_and_other_topics_are_written(topic: str, case_path: Path) -> None:
+    tier = made_tier(case_path)
     import_rows(str(tier), ROWS, topic)
     assert open_bucket(str(tier)).topic(TOPIC).count() == (36 if topic[-1].isdigit() else 35)
 

@@ -123,9 +123,8 @@ PRIMITIVES = (
 @pytest.mark.parametrize("kind", ["jsonl", "csv"])
 @pytest.mark.parametrize("name", PRIMITIVES)
 def test_what_an_export_has_as_text_comes_back_by_its_own_type(
-    golden: Bucket, tmp_path_factory: pytest.TempPathFactory, name: str, kind: str
+    golden: Bucket, tmp_path: Path, name: str, kind: str
 ) -> None:
-    tmp_path = tmp_path_factory.mktemp("case")
     bucket = opened(folder_place(tmp_path / "bucket"))
     topic = golden.topic(f"public/typed/prim-{name}")
     export_topic(topic, tmp_path / "out", kind, columns=["value", "entry_id"], values="typed")

@@ -307,16 +307,6 @@ def test_an_object_that_came_meanwhile_stays(status: str, step: str, worlds: lis
     assert world.place.uploads() == []
 
 
-def test_the_same_object_of_an_earlier_run_counts_as_written(world: World, data: bytes) -> None:
-    write(world.patient, data, block_size=BLOCK)
-    world.place.clean.raw_store.writes.delete(INDEX)
-    world.proxy.seen.clear()
-    write(world.patient, data, block_size=BLOCK)
-    assert world.place.ledgers() == [data]
-    assert world.place.uploads() == []
-    assert not any(STEPS["complete"](one.method, one.path, None) for one in world.proxy.seen)
-
-
 @for_each(
     ("kind", "step", "after", "left"),
     [

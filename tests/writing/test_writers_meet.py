@@ -268,10 +268,10 @@ def test_who_publishes_later_gives_way(
 
 @for_each("way", WAYS)
 def test_what_is_removed_before_it_is_confirmed_is_no_success(
-    way: Callable[[Views], None], new_place: NewPlace, tmp_path_factory: pytest.TempPathFactory
+    way: Callable[[Views], None], new_place: NewPlace, case_path: Path
 ) -> None:
     place = new_place()
-    views = Views(place, tmp_path_factory.mktemp("case"))
+    views = Views(place, case_path)
     theirs = views.bucket()
     with pytest.MonkeyPatch.context() as patch:
         when_listed(patch, lambda: remove_all_of(place, theirs), is_before=True)
@@ -286,13 +286,13 @@ def test_a_further_copy_hides_nothing_that_comes_meanwhile(
     way: Callable[[Views], None],
     rival: list[bytes],
     new_place: NewPlace,
-    tmp_path_factory: pytest.TempPathFactory,
+    case_path: Path,
     before_index: list[Callable[[], object]],
 ) -> None:
     place = new_place()
     theirs = offload(rival, 7, uuid=9, name="public/default/persistent/orders")
     before_index.append(lambda: put_objects(place, theirs))
-    views = Views(place, tmp_path_factory.mktemp("case"), write_options={"if_exists": "new-copy"})
+    views = Views(place, case_path, write_options={"if_exists": "new-copy"})
     if rival is OURS:
         way(views)
         assert place.ledgers() == [OUR_RECORDS] * 2
@@ -382,11 +382,9 @@ def test_one_call_does_not_write_one_id_twice(place: Place, views: Views) -> Non
 
 
 @for_each("what", ["path", "directory", "mount"])
-def test_what_comes_while_others_are_removed_is_told(
-    what: str, new_place: NewPlace, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_what_comes_while_others_are_removed_is_told(what: str, new_place: NewPlace, case_path: Path) -> None:
     place = new_place()
-    views = Views(place, tmp_path_factory.mktemp("case"))
+    views = Views(place, case_path)
     put_objects(place, offload(OURS, 7, uuid=1))
     fs, mounted = views.fs(), MountedBucket(views.bucket(), MountOptions(is_writable=True))
     new = offload(THEIRS, 8 if what == "directory" else 7, uuid=2)
