@@ -1,6 +1,5 @@
 """Ledgers that one job writes together: all of them appear, or none, also when requests fail or its process is killed."""
 
-import uuid
 from pathlib import Path
 
 import pyarrow as pa
@@ -79,20 +78,6 @@ def test_of_two_groups_at_the_same_time_one_gives_way(world: tuple[Place, RawSto
         publish_all(store, ours, made)
     assert len(place.ledgers()) == 2
     assert all(key.startswith(theirs.key_prefix) for key in place.objects())
-
-
-@pytest.mark.parametrize("scheme", ["file", "memory"])
-def test_other_stores_list_by_prefix_as_well(scheme: str, tmp_path: Path) -> None:
-    url = f"file://{tmp_path}" if scheme == "file" else f"memory://{uuid.uuid4()}"
-    store = open_bucket(url).raw_store
-    store.writes.make_folder()
-    ours = LedgerGroup.new()
-    made = [*data_of(store, ours, 2), *data_of(store, LedgerGroup.new(), 1)]
-    assert {stat.key for page in store.list_pages(ours.key_prefix) for stat in page} == {
-        one.data.key for one in made[:2]
-    }
-    remove_all(store, ours)
-    assert {stat.key for page in store.list_pages() for stat in page} == {made[2].data.key}
 
 
 def test_an_upload_under_way_cannot_complete_any_more(place: Place) -> None:

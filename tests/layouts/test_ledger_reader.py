@@ -78,16 +78,6 @@ def test_an_entry_larger_than_every_window_is_read_whole(tmp_path: Path) -> None
     assert [bytes(entry.data) for entry in ledger.read(0, 2)] == entries
 
 
-def test_the_second_visit_costs_one_small_read(large: str) -> None:
-    ledger, store = counted(large)
-    ledger.read(9_000, 9_000)
-    store.requests.clear()
-    (entry,) = ledger.read(9_000, 9_000)
-    assert bytes(entry.data) == (9_000).to_bytes(4, "big") * 256
-    assert len(store.requests) == 1
-    assert store.requests[0].end - store.requests[0].start <= 2 << 20
-
-
 def test_a_pass_over_a_ledger_reads_no_byte_twice(large: str) -> None:
     ledger, store = counted(large)
     found = [(entry, bytes(data)) for batch in ledger.batches(0, ledger.last_entry) for entry, data in batch]

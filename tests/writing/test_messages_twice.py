@@ -1,21 +1,22 @@
-"""The same messages under two ids: a plain copy of a ledger, and what `offload --unbatch` made of it, meet in one bucket."""
+"""The same messages under two ids, a plain copy of a ledger and what `offload --unbatch` made of it, in one bucket; and their order."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ledgerfs import copy_ledgers, open_bucket
+from ledgerfs import copy_ledgers, import_rows, open_bucket
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.catalog.read_order import is_own_id
-from ledgerfs.errors import LedgerExistsError
+from ledgerfs.errors import IncompleteCopyError, LedgerExistsError
 from ledgerfs.formats.origin import Origin, build_origin, parse_origin
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord
 from ledgerfs.verification.verify import verify
 from ledgerfs.writing.copy_ledgers import CopyReport
 from tests.support.each import for_each
-from tests.support.entries import batched
+from tests.support.entries import batched, frame, metadata
+from tests.support.invoked import run
 from tests.support.ledgers import CREATED_MS, NAME, Offload, offload, put_in_folder
 from tests.support.mapfile_buckets import mapfile, put_mapfiles
 from tests.support.writes import when_listed
@@ -287,3 +288,104 @@ def test_what_is_noted_of_an_origin() -> None:
         Origin(2**70, 1, 1),
     ):
         assert parse_origin(build_origin(numbers, NAME), NAME) is None
+
+
+# The order in which ledgers are read: those that were made of others under new ids are read in the order of these, or not written.
+
+ORDERS = f"persistent://{TOPIC}"
+
+
+def parts(ledger_id: int) -> Offload:
+    """Ledgers 1 and 2 have the halves of a chunked message."""
+    half = ledger_id - 1
+    time_ms = CREATED_MS + 1000 * ledger_id
+    whole = frame(metadata(publish_time_ms=time_ms), b"%d" % ledger_id)
+    chunk = frame(metadata(publish_time_ms=time_ms, chunked_id=b"c", chunk=half, chunks=2, chunked_size=20), b"x" * 10)
+    entries = {1: [whole, chunk], 2: [chunk, whole]}.get(ledger_id, [whole])
+    return offload(entries, ledger_id, uuid=ledger_id, name=NAME, created_ms=time_ms)
+
+
+def values(folder: Path) -> list[bytes]:
+    return open_bucket(str(folder)).topic(ORDERS).scan(["value"]).to_table()["value"].to_pylist()
+
+
+@pytest.fixture
+def late_source(tmp_path: Path) -> Path:
+    """A bucket that has ledgers 2 and 3; ledger 1 comes late."""
+    (tmp_path / "source").mkdir()
+    put_in_folder(tmp_path / "source", parts(2), parts(3))
+    return tmp_path / "source"
+
+
+@pytest.fixture
+def made_before(late_source: Path, tmp_path: Path) -> Path:
+    """What became of ledgers 2 and 3."""
+    assert copy_ledgers(str(late_source), str(tmp_path / "target"), unbatch=True).copied == 2
+    return tmp_path / "target"
+
+
+def test_a_ledger_that_comes_late_is_not_put_after_later_ones(late_source: Path, made_before: Path) -> None:
+    before = values(made_before)
+    put_in_folder(late_source, parts(1))
+    whole = [b"1", b"x" * 20, b"2", b"3"]
+    assert values(late_source) == whole
+    with pytest.raises(IncompleteCopyError, match=r"made of 2: .* ledger 1 would be read on the wrong side"):
+        copy_ledgers(str(late_source), str(made_before), unbatch=True)
+    assert values(made_before) == before
+    told = run("offload", str(late_source), str(made_before), "--unbatch", code=1).stderr.decode()
+    assert "remove that one first, and copy both again" in told
+    LedgerFileSystem(made_before.as_uri(), "file").rm("entries/public/default/orders", recursive=True)
+    assert copy_ledgers(str(late_source), str(made_before), unbatch=True).copied == 3
+    assert values(made_before) == whole
+    assert not [one for one in verify(open_bucket(str(made_before))).findings if one.kind == "wrong-order"]
+
+
+@pytest.mark.parametrize("ledger_id", [4, 5])
+def test_ledgers_under_their_own_ids_are_not_put_before_what_was_made_of_earlier_ones(
+    ledger_id: int, late_source: Path, made_before: Path
+) -> None:
+    put_in_folder(late_source, parts(ledger_id))
+    with pytest.raises(IncompleteCopyError) as caught:
+        copy_ledgers(str(late_source), str(made_before))
+    reasons = [str(one.error) for one in caught.value.report.failed]
+    assert sum("would be read on the wrong side" in reason for reason in reasons) == 1
+    assert len(reasons) == 3
+    assert values(made_before) == [b"2", b"3"]
+
+
+def test_an_id_that_is_chosen_may_keep_the_order(late_source: Path, tmp_path: Path) -> None:
+    """Between ledgers 2 and 4 there is room for what is made of ledger 3."""
+    (tmp_path / "between").mkdir()
+    put_in_folder(tmp_path / "between", parts(2), parts(9))
+    three = tmp_path / "three"
+    three.mkdir()
+    put_in_folder(three, parts(3))
+    with pytest.raises(IncompleteCopyError, match="wrong side"):
+        copy_ledgers(str(three), str(tmp_path / "between"), unbatch=True)
+    assert copy_ledgers(str(three), str(tmp_path / "between"), unbatch=True, ledger_id=5).copied == 1
+    assert values(tmp_path / "between") == [b"2", b"3", b"9"]
+
+
+def test_rows_that_are_imported_come_when_they_come(late_source: Path, made_before: Path) -> None:
+    import_rows(str(made_before), open_bucket(str(late_source)).topic(ORDERS).scan(["value"]), ORDERS)
+    put_in_folder(late_source, parts(4))
+    assert copy_ledgers(str(late_source), str(made_before), unbatch=True).copied == 1
+    assert values(made_before) == [b"2", b"3", b"2", b"3", b"4"]
+
+
+def test_a_ledger_that_comes_meanwhile_is_seen(
+    late_source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker offloads ledger 9 of the topic just before the target is listed again: what was made of 2 and 3 would come after it."""
+    made_before = tmp_path / "target"
+    when_listed(monkeypatch, lambda: put_in_folder(made_before, parts(9)), at=3, is_before=True)
+    report = copy_ledgers(str(late_source), str(made_before), unbatch=True, allow_incomplete=True)
+    assert [type(one.error) for one in report.failed] == [LedgerExistsError] * 2
+    assert values(made_before) == [b"9"]
+
+
+def test_verify_names_ledgers_that_are_read_in_another_order(late_source: Path, made_before: Path) -> None:
+    put_in_folder(made_before, parts(9))
+    found = [one for one in verify(open_bucket(str(made_before)), quick=True).findings if one.kind == "wrong-order"]
+    assert len(found) == 2
+    assert "(ledger 9, of 9)" in found[0].message

@@ -16,11 +16,9 @@ from ledgerfs.errors import (
     CorruptLedgerError,
     MissingLedgerError,
     NotFoundError,
-    ReadOnlyError,
     UnplacedLedgersWarning,
 )
 from ledgerfs.formats.mapfile.header import RecordCompression
-from ledgerfs.fsspec_impl.filesystem import LedgerFileSystem
 from ledgerfs.layouts.mapfile import layout as mapfile_layout
 from ledgerfs.repair.plan import plan_repair
 from ledgerfs.storage.folders.store import LocalStore
@@ -269,18 +267,6 @@ def test_nameless_ledgers_are_of_the_topic_whose_folder_they_are_in(base: str, t
     # Where metadata in one folder has two names, the longer one counts, in whatever order they were listed.
     put_mapfiles(tmp_path / "tier", mapfile(messages(4, 2), 4, name=V1, told=V1.removeprefix("public/")), base=base)
     assert {one.managed_ledger: one.ledgers for one in open_bucket(url).topics()}[V1] == 2
-
-
-def test_nothing_is_deleted_or_mended(tmp_path: Path, s3: S3Server, s3_bucket: str) -> None:
-    made = mapfile(messages(1, 5), 1)
-    url = put_mapfiles(tmp_path, made)
-    fs = LedgerFileSystem(url, target_protocol="file")
-    with pytest.raises(ReadOnlyError, match="only reads"):
-        fs.rm("entries/public/default/orders/1.entries")
-    assert len(values(url)) == 5
-    for key, data in made.objects.items():
-        s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data)
-    assert plan_repair(open_bucket(f"s3://{s3_bucket}", s3.options)).items == ()
 
 
 def test_catalogs_are_read_some_folders_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
