@@ -32,13 +32,6 @@ def test_the_golden_bucket_is_whole(golden_url: str) -> None:
     assert not report.is_damaged
 
 
-@pytest.mark.long
-def test_the_golden_bucket_on_s3_is_whole_down_to_its_user_metadata(s3_golden: str, s3: S3Server) -> None:
-    report = verify(open_bucket(s3_golden, s3.options))
-    assert [finding.kind for finding in report.findings] == ["unsaved-schemas"]
-    assert report.entries == 4221
-
-
 @pytest.mark.parametrize("quick", [True, False])
 def test_the_ledger_that_pulsar_lost_is_found(quick: bool, truncated_url: str) -> None:
     report = verify(open_bucket(truncated_url), quick=quick)

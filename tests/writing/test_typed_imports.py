@@ -295,13 +295,6 @@ def test_a_schema_that_is_saved_meanwhile(bucket: Bucket, source: str) -> None:
     assert not bucket.refresh().topics()
 
 
-def test_partitions_share_the_schema(bucket: Bucket) -> None:
-    for number in range(2):
-        import_rows(bucket, pa.Table.from_pylist(ROWS), f"{ORDERS}-partition-{number}", schema=OURS)
-    assert len(bucket.schemas_of(ORDERS).versions) == 1
-    assert sorted(one["a"] for one in read(bucket)) == [1, 1, 2, 2]
-
-
 def test_rows_that_bring_the_number_of_another_schema_are_told_of(bucket: Bucket, tmp_path: Path) -> None:
     """A column ``schema_version`` is the number that it is in the rows' own topic: in another one it may mean another schema."""
     import_rows(
