@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -18,9 +19,8 @@ from ledgerfs.errors import CorruptMessageError, ExportFolderError, InvalidOptio
 from ledgerfs.export import export as export_module
 from ledgerfs.export import folder as export_folder
 from ledgerfs.export.export import ExportReport, export_topic
-from ledgerfs.export.folder import RECORD_NAME
+from ledgerfs.export.folder import RECORD_NAME, ExportFolder
 from ledgerfs.export.folder_lock import LOCK_NAME, locked
-from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.tables.table_files import TABLE_KINDS
 from tests.support.each import for_each
 from tests.support.entries import frame, metadata
@@ -70,29 +70,20 @@ def record(folder: Path) -> dict[str, Any]:
 
 
 @for_each("name", ["plain", "chunked", "txn", "batched-lz4"])
-def test_the_files_together_are_the_scan(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
-    tmp_path = tmp_path_factory.mktemp("case")
+def test_the_files_together_are_the_scan(bucket: Bucket, case_path: Path, name: str) -> None:
     topic = bucket.topic(f"public/golden/{name}")
     whole = topic.scan().to_table()
     for kind in TABLE_KINDS:
-        report = export_topic(topic, tmp_path / kind, kind)
+        report = export_topic(topic, case_path / kind, kind)
         assert (report.rows, report.kept) == (whole.num_rows, 0)
-        assert report.size == sum(path.stat().st_size for path in (tmp_path / kind).glob(f"[0-9]*.{kind}"))
-        assert report.written == len(files(tmp_path / kind))
-    in_order = sorted((tmp_path / "parquet").glob("*.parquet"), key=lambda path: int(path.stem))
+        assert report.size == sum(path.stat().st_size for path in (case_path / kind).glob(f"[0-9]*.{kind}"))
+        assert report.written == len(files(case_path / kind))
+    in_order = sorted((case_path / "parquet").glob("*.parquet"), key=lambda path: int(path.stem))
     assert [path.stem for path in in_order] == [str(ledger.ref.ledger_id) for ledger in topic.ledgers]
     assert pa.concat_tables(map(pq.read_table, in_order)) == whole
-    assert pq.read_table(tmp_path / "parquet").num_rows == whole.num_rows
-    lines = b"".join((tmp_path / "jsonl" / f"{path.stem}.jsonl").read_bytes() for path in in_order)
+    assert pq.read_table(case_path / "parquet").num_rows == whole.num_rows
+    lines = b"".join((case_path / "jsonl" / f"{path.stem}.jsonl").read_bytes() for path in in_order)
     assert lines == b"".join(map(slow_lines, whole.to_batches()))
-
-
-def test_columns_and_times_are_those_of_the_scan(bucket: Bucket, tmp_path: Path) -> None:
-    topic = bucket.topic("public/golden/plain")
-    options = {"columns": ["value", "key"], "start_time": "2026-11-21T06:00:13.200Z", "transactions": "all"}
-    export_topic(topic, tmp_path, "parquet", **options)
-    tables = [pq.read_table(tmp_path / f"{number}.parquet") for number in (26, 84, 123)]
-    assert pa.concat_tables(tables) == topic.scan(**options).to_table()
 
 
 def test_an_encrypted_topic_needs_its_key_which_is_not_recorded(bucket: Bucket, golden: Path, tmp_path: Path) -> None:
@@ -104,18 +95,6 @@ def test_an_encrypted_topic_needs_its_key_which_is_not_recorded(bucket: Bucket, 
     assert "PRIVATE KEY" not in (tmp_path / RECORD_NAME).read_text()
     with pytest.raises(InvalidOptionError, match="other on_encrypted, private_keys"):
         export_topic(topic, tmp_path, "jsonl", on_encrypted="null")
-
-
-def test_progress_ends_where_it_is_to_end(bucket: Bucket, tmp_path: Path) -> None:
-    topic = bucket.topic("public/golden/plain")
-    told: list[tuple[str, int, int | None]] = []
-    export_topic(topic, tmp_path, "arrow", progress=lambda *one: told.append(one))
-    total = sum(ledger.length for ledger in topic.ledgers)
-    assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
-    assert told[-1] == (topic.name, total, total)
-    told.clear()
-    export_topic(topic, tmp_path / "none", "arrow", end_time="2020-01-01", progress=lambda *one: told.append(one))
-    assert told[-1] == (topic.name, total, total)
 
 
 # What is kept.
@@ -148,16 +127,6 @@ def test_a_replaced_ledger_and_a_file_that_is_not_ours_any_more_are_made_anew(tm
     assert values(out) == {"1.jsonl": ["value 1"], "2.jsonl": ["value 7"], "3.jsonl": ["value 3"]}
 
 
-def test_what_is_gone_from_the_bucket_stays_exported(tmp_path: Path) -> None:
-    put(tmp_path / "bucket", 1, message(1))
-    export_topic(put(tmp_path / "bucket", 2, message(2)), tmp_path / "out", "jsonl")
-    for path in (tmp_path / "bucket").glob("*-ledger-1*"):
-        path.unlink()
-    topic = open_bucket(f"file://{tmp_path}/bucket").topic(NAME)
-    assert export_topic(topic, tmp_path / "out", "jsonl") == ExportReport(NAME, kept=1)
-    assert files(tmp_path / "out") == ["1.jsonl", "2.jsonl"]
-
-
 def test_a_ledger_without_messages_has_no_file_and_is_not_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,22 +150,6 @@ def test_a_replaced_ledger_without_messages_takes_its_file_away(tmp_path: Path) 
     assert files(tmp_path / "out") == []
 
 
-def test_a_ledger_with_undecided_transactions_is_made_anew_when_the_topic_has_grown(tmp_path: Path) -> None:
-    ids = {"transaction_most": 1, "transaction_least": 2}
-    put(tmp_path / "bucket", 1, message(1))
-    topic = put(tmp_path / "bucket", 2, message(2, **ids), message(3))
-    out = tmp_path / "out"
-    assert export_topic(topic, out, "jsonl").rows == 2
-    assert export_topic(topic, out, "jsonl").kept == 2
-    before = states(out)
-    topic = put(tmp_path / "bucket", 3, message(4, marker_type=COMMIT, **ids))
-    report = export_topic(topic, out, "jsonl")
-    assert (report.written, report.kept) == (1, 1)
-    assert values(out) == {"1.jsonl": ["value 1"], "2.jsonl": ["value 2", "value 3"]}
-    assert states(out)["1.jsonl"] == before["1.jsonl"]
-    assert export_topic(topic, out, "jsonl") == ExportReport(NAME, kept=2)
-
-
 # Other contents.
 
 
@@ -208,6 +161,7 @@ def test_a_folder_holds_one_export(tmp_path: Path) -> None:
         ({"kind": "csv"}, "format"),
         ({"columns": ["value"]}, "columns"),
         ({"start_time": 0, "on_corrupt": "skip"}, "start_ms, on_corrupt"),
+        ({"start_time": 0, "clock_slack_ms": 0}, "start_ms, clock_slack_ms"),
     ):
         with pytest.raises(
             InvalidOptionError, match=f"{out}: the folder holds an export with other {named}; take another"
@@ -221,24 +175,30 @@ def test_a_folder_holds_one_export(tmp_path: Path) -> None:
 
 def test_files_that_no_export_made_are_not_touched(tmp_path: Path) -> None:
     topic = put(tmp_path / "bucket", 1, message(1))
-    out = tmp_path / "out"
-    out.mkdir()
-    for name in ("7.csv", "notes.csv", ".hidden.part", "2024.pdf"):
-        (out / name).write_bytes(b"mine")
-    with pytest.raises(InvalidOptionError, match=r"7\.csv, which no export made"):
-        export_topic(topic, out, "csv")
-    export_topic(topic, out, "csv", overwrite=True)
-    assert files(out) == ["1.csv", "2024.pdf", "notes.csv"]
-    assert (out / ".hidden.part").exists()
+    others = ["2024.pdf", "5-partition-1.txt", "5-partition-x.csv", "notes.csv"]
+    for name in ("7.csv", "5-partition-1.csv"):
+        out = tmp_path / f"of {name}"
+        out.mkdir()
+        for other in (*others, ".hidden.part", name):
+            (out / other).write_bytes(b"mine")
+        with pytest.raises(InvalidOptionError, match=f"{name}, which no export made"):
+            export_topic(topic, out, "csv")
+        export_topic(topic, out, "csv", overwrite=True)
+        assert files(out) == ["1.csv", *others]
+        assert (out / ".hidden.part").exists()
 
 
-@for_each("text", ["", "[]", "{}", '{"version": 99}', '{"version": 1, "contents": {}}'])
-def test_a_record_that_is_none_is_told(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
-    tmp_path = tmp_path_factory.mktemp("case")
-    topic = put(tmp_path / "bucket", 1, message(1))
-    (tmp_path / RECORD_NAME).write_text(text)
-    with pytest.raises(InvalidOptionError, match=r"\.ledgerfs-export\.json: .*take another folder"):
-        export_topic(topic, tmp_path, "csv")
+def test_a_record_that_is_none_or_of_another_version_is_told(tmp_path: Path) -> None:
+    topic, out = put(tmp_path / "bucket", 1, message(1)), tmp_path / "out"
+    export_topic(topic, out, "csv")
+    found = record(out)
+    other = json.dumps({**found, "version": found["version"] - 1})
+    for text in ("", "[]", "{}", '{"version": 99}', '{"version": 1, "contents": {}}', other):
+        (out / RECORD_NAME).write_text(text)
+        for overwrite in (False, True):
+            with pytest.raises(InvalidOptionError, match=r"\.ledgerfs-export\.json: .*take another folder"):
+                export_topic(topic, out, "csv", overwrite=overwrite)
+        assert files(out) == ["1.csv"]
 
 
 def test_what_is_wrongly_asked_for_leaves_no_folder(bucket: Bucket, tmp_path: Path) -> None:
@@ -285,22 +245,21 @@ def failing_after(rows: int, error: BaseException) -> Callable[..., int]:
 @for_each("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
 def test_nothing_half_written_is_left(
     bucket: Bucket,
-    tmp_path_factory: pytest.TempPathFactory,
+    case_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     kind: str,
     error: BaseException,
 ) -> None:
-    tmp_path = tmp_path_factory.mktemp("case")
     topic = bucket.topic("public/golden/plain")
     with monkeypatch.context() as patch:
         patch.setattr(export_module, "write_table", failing_after(5, error))
         with pytest.raises((ExportFolderError, KeyboardInterrupt)) as raised:
-            export_topic(topic, tmp_path, kind)
+            export_topic(topic, case_path, kind)
     if isinstance(error, OSError):
-        assert str(raised.value) == f"{tmp_path}/26.{kind}: No space left on device"
+        assert str(raised.value) == f"{case_path}/26.{kind}: No space left on device"
         assert raised.value.errno == 28
-    assert sorted(path.name for path in tmp_path.iterdir()) == [RECORD_NAME, LOCK_NAME]
-    assert export_topic(topic, tmp_path, kind).written == 3
+    assert sorted(path.name for path in case_path.iterdir()) == [RECORD_NAME, LOCK_NAME]
+    assert export_topic(topic, case_path, kind).written == 3
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, bucket: Bucket) -> None:
@@ -404,50 +363,36 @@ def exported(folder: Path) -> dict[str, list[str | None]]:
     return {name: rows for name, rows in values(folder).items() if rows}
 
 
-def test_a_chunked_message_whose_first_part_comes_late_is_exported(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    topic = put(tmp_path / "bucket", 5, chunk(1), message(9))
-    assert export_topic(topic, out, "jsonl").incomplete == [Incomplete(5, 0, 1, 2)]
-    topic = put(tmp_path / "bucket", 9, message(7))
-    report = export_topic(topic, out, "jsonl")
-    assert (report.written, report.kept) == (1, 1)  # nothing that came behind it gives the message its first part
-    topic = put(tmp_path / "bucket", 3, message(8), chunk(0))
-    assert export_topic(topic, out, "jsonl").incomplete == []
-    assert values(out) == {"3.jsonl": ["value 8"], "5.jsonl": ["value 0value 1", "value 9"], "9.jsonl": ["value 7"]}
-    assert export_topic(topic, out, "jsonl") == ExportReport(NAME, kept=3)
-
-
-def test_a_ledger_that_comes_between_the_parts_of_a_message_changes_where_it_is(tmp_path: Path) -> None:
-    """A producer that is not sure of a part sends it again; the message is where it was whole first."""
-    out = tmp_path / "out"
-    put(tmp_path / "bucket", 2, chunk(0))
-    topic = put(tmp_path / "bucket", 8, chunk(1), message(9))
-    export_topic(topic, out, "jsonl")
-    assert values(out) == {"8.jsonl": ["value 0value 1", "value 9"]}
-    topic = put(tmp_path / "bucket", 5, chunk(1))
-    export_topic(topic, out, "jsonl")
-    assert exported(out) == {"5.jsonl": ["value 0value 1"], "8.jsonl": ["value 9"]}
-    assert [ledger.ref.ledger_id for ledger in topic.ledgers] == [2, 5, 8]
+IDS = {"transaction_most": 1, "transaction_least": 2}
+ACROSS: dict[str, dict[int, list[bytes]]] = {
+    "a message of chunks": {
+        1: [message(1), chunk(0, 4)], 3: [chunk(1, 4)], 4: [chunk(2, 4), message(3)], 6: [chunk(3, 4)], 9: [message(6)],
+    },
+    # Its producer was not sure of a part; the message is where it was whole first.
+    "a part that was sent again": {1: [chunk(0, name=b"r")], 4: [chunk(1, name=b"r")], 6: [message(2), chunk(1, name=b"r")]},
+    "a transaction": {
+        1: [message(1)], 3: [message(2, **IDS)], 4: [message(4, **IDS), message(3)], 6: [message(5, **IDS)],
+        9: [message(6, marker_type=COMMIT, **IDS)],
+    },
+}  # fmt: skip
+"""Ledgers of a topic, by what goes across them."""
+ACROSS["all of it"] = {
+    number: [one for made in ACROSS.values() for one in made.get(number, ())] for number in (1, 3, 4, 6, 9)
+}
 
 
 @for_each("late", [[], [4], [1, 9], [4, 9]])
-def test_an_export_in_steps_is_one_at_once(tmp_path_factory: pytest.TempPathFactory, late: list[int]) -> None:
-    """Whatever ledgers come, and in what order: chunked messages and transactions that go across them."""
-    tmp_path = tmp_path_factory.mktemp("case")
-    ids = {"transaction_most": 1, "transaction_least": 2}
-    ledgers = {
-        1: [message(1), chunk(0, 4)],
-        3: [chunk(1, 4), message(2, **ids)],
-        4: [chunk(2, 4), message(3), message(4, **ids)],
-        6: [chunk(3, 4), message(5, **ids)],
-        9: [message(6, marker_type=COMMIT, **ids), chunk(0, 2, b"n"), chunk(1, 2, b"n")],
-    }
-    out = tmp_path / "out"
+@for_each("what", list(ACROSS))
+def test_an_export_in_steps_is_one_at_once(case_path: Path, what: str, late: list[int]) -> None:
+    """Whatever ledgers come, and in what order."""
+    ledgers, out = ACROSS[what], case_path / "out"
+    late = [number for number in late if number in ledgers]
     for number in (*(one for one in ledgers if one not in late), *late):
-        topic = put(tmp_path / "bucket", number, *ledgers[number])
+        topic = put(case_path / "bucket", number, *ledgers[number])
         export_topic(topic, out, "jsonl")
-    export_topic(topic, tmp_path / "whole", "jsonl")
-    assert exported(out) == exported(tmp_path / "whole")
+    assert export_topic(topic, out, "jsonl").written == 0
+    export_topic(topic, case_path / "whole", "jsonl")
+    assert exported(out) == exported(case_path / "whole")
     rows = [value for name in sorted(values(out)) for value in values(out)[name]]
     assert len(rows) == topic.count()
 
@@ -529,24 +474,104 @@ def test_a_bucket_that_is_reached_in_another_way_is_known_by_its_objects(tmp_pat
         exported_otherwise()
 
 
-def test_the_slack_is_part_of_what_is_exported(tmp_path: Path) -> None:
-    topic = put(tmp_path / "bucket", 1, message(1))
-    options = {"start_time": CREATED_MS}
-    export_topic(topic, tmp_path / "out", "jsonl", clock_slack_ms=0, **options)
-    with pytest.raises(InvalidOptionError, match="other clock_slack_ms;"):
-        export_topic(topic, tmp_path / "out", "jsonl", **options)
+# Folders where others may plant files: no link is followed, and nothing is made empty that the export did not make.
+
+PLAIN = "public/golden/plain"
 
 
-def test_a_folder_of_another_version_is_refused(tmp_path: Path) -> None:
-    topic = put(tmp_path / "bucket", 1, message(1))
-    out = tmp_path / "out"
-    export_topic(topic, out, "jsonl")
-    found = record(out)
-    (out / RECORD_NAME).write_text(json.dumps({**found, "version": found["version"] - 1}))
-    for overwrite in (False, True):
-        with pytest.raises(InvalidOptionError, match="not the record of an export; take another folder"):
-            export_topic(topic, out, "jsonl", overwrite=overwrite)
-    assert files(out) == ["1.jsonl"]
+@pytest.fixture
+def plain(golden: Path) -> Topic:
+    return open_bucket(f"file://{golden}/bucket").topic(PLAIN)
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    path = tmp_path / "victim"
+    path.write_bytes(b"{}")
+    return path
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    (tmp_path / "out").mkdir()
+    return tmp_path / "out"
+
+
+def first_part(plain: Topic) -> str:
+    return f".{plain.ledgers[0].ref.ledger_id}.parquet.part"
+
+
+@for_each("name", ["lock", "record", "record's part", "part", "dangling lock"])
+def test_a_planted_link_is_an_error_that_names_it(name: str, plain: Topic, tmp_path: Path, golden: Path) -> None:
+    out, victim = tmp_path / name / "out", tmp_path / name / "victim"
+    out.mkdir(parents=True)
+    victim.write_bytes(b"{}")
+    names = {
+        "lock": LOCK_NAME,
+        "record": RECORD_NAME,
+        "record's part": f".{RECORD_NAME}.part",
+        "part": first_part(plain),
+    }
+    link = out / names.get(name, LOCK_NAME)
+    link.symlink_to(victim if name in names else out.parent / "nowhere")
+    done = run("export", f"file://{golden}/bucket", PLAIN, str(out), code=2)
+    assert str(link) in done.stderr.decode()
+    assert "a link, which is not followed" in done.stderr.decode()
+    with pytest.raises(ExportFolderError, match="a link, which is not followed") as caught:
+        export_topic(plain, out, "parquet")
+    assert caught.value.key == str(link)
+    assert link.is_symlink()
+    assert victim.read_bytes() == b"{}"
+    assert not (out.parent / "nowhere").exists()
+
+
+def test_a_part_that_is_planted_while_the_export_runs_is_not_written_to(plain: Topic, out: Path, victim: Path) -> None:
+    link = out / first_part(plain)
+    with ExportFolder(out, {}, ".parquet", {}) as folder:
+        link.symlink_to(victim)
+        with pytest.raises(ExportFolderError) as caught, folder.writing(str(plain.ledgers[0].ref.ledger_id)) as file:
+            file.write(b"lost")
+    assert caught.value.key == str(link)
+    assert link.is_symlink()
+    assert victim.read_bytes() == b"{}"
+
+
+def test_a_hard_link_in_the_place_of_the_lock_or_a_part_is_not_emptied(plain: Topic, out: Path, victim: Path) -> None:
+    (out / LOCK_NAME).hardlink_to(victim)
+    (out / first_part(plain)).hardlink_to(victim)
+    assert export_topic(plain, out, "parquet").rows
+    assert victim.read_bytes() == b"{}"
+
+
+@for_each("name", ["lock", "part"])
+def test_pipes_do_not_hang_an_export(name: str, plain: Topic, tmp_path: Path, golden: Path) -> None:
+    out = tmp_path / name
+    out.mkdir()
+    pipe = out / (LOCK_NAME if name == "lock" else first_part(plain))
+    os.mkfifo(pipe)
+    said = run("export", f"file://{golden}/bucket", PLAIN, str(out), code=2).stderr.decode()
+    assert str(pipe) in said
+    assert "not a regular file" in said
+
+
+def test_a_link_in_the_place_of_a_finished_file_is_replaced_and_not_its_target(
+    plain: Topic, out: Path, tmp_path: Path
+) -> None:
+    report = export_topic(plain, out, "parquet")
+    file = out / f"{plain.ledgers[0].ref.ledger_id}.parquet"
+    content = file.read_bytes()
+    target = tmp_path / "target"
+    target.write_bytes(b"x" * len(content))
+    file.unlink()
+    file.symlink_to(target)
+    again = export_topic(plain, out, "parquet")
+    assert (again.written, again.kept) == (1, report.written - 1)
+    assert not file.is_symlink()
+    assert file.read_bytes() == content
+    assert target.read_bytes() == b"x" * len(content)
+
+
+# What cannot be known any more.
 
 
 def test_a_file_that_is_not_as_it_was_written_takes_no_rows_away_that_cannot_be_made_again(tmp_path: Path) -> None:

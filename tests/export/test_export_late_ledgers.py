@@ -33,8 +33,6 @@ def ledger(ledger_id: int, created_ms: int, *times_ms: int) -> Offload:
 
 EARLY = ledger(10, CREATED_MS, CREATED_MS + 1000, CREATED_MS + 3 * HOUR)
 NEXT = ledger(20, CREATED_MS + 2 * HOUR, CREATED_MS + 2 * HOUR + 1)
-LATE = ledger(15, CREATED_MS + 10 * HOUR, CREATED_MS + 10 * HOUR)
-"""Its creation is after that of ledger 20: the ids of this topic are not in the order of time."""
 
 
 def put(folder: Path, *ledgers: Offload) -> Topic:

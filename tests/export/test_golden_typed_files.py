@@ -88,10 +88,3 @@ def in_csv(text: str | None, kind: pa.DataType) -> str:
     if pa.types.is_floating(kind):
         return pa.array([float(json.loads(text))], kind).cast(pa.string())[0].as_py()
     return text if pa.types.is_nested(kind) or not text.startswith('"') else str(json.loads(text))
-
-
-def test_the_command_writes_the_same_files(typed: Bucket, tmp_path: Path) -> None:
-    name = f"{TOP}protonative-random-1"
-    run("export", typed.store.url, name, str(tmp_path / "out"), "--format", "parquet", "--values", "typed", "--flatten")
-    found = pa.concat_tables(pq.ParquetFile(file).read() for file in sorted((tmp_path / "out").glob("*.parquet")))
-    assert_same_rows(found, typed.topic(name).scan(values="typed", flatten=True).to_table())

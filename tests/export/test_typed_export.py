@@ -1,4 +1,4 @@
-"""Exports of typed values: what is written, and what a folder is when schemas change."""
+"""Exports of typed values, and of JSON: what is written, and what a folder is when schemas or fields change."""
 
 import json
 from pathlib import Path
@@ -16,6 +16,7 @@ from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.schemas.saved_schemas import SavedSchemas
 from tests.support.entries import frame, metadata
 from tests.support.invoked import run
+from tests.support.json_topics import ledger, put
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
 from tests.support.typed_golden import bucket_with_schemas
 
@@ -39,11 +40,9 @@ def contents(folder: Path) -> dict[str, Any]:
     return found
 
 
-def test_the_files_are_the_scan(typed: Bucket, tmp_path: Path) -> None:
+def test_what_is_typed_of_itself_is_the_same_export(typed: Bucket, tmp_path: Path) -> None:
     topic = typed.topic(EVOLVED)
     report = export_topic(topic, tmp_path / "out", "parquet", values="typed", flatten=True)
-    assert str(rows(tmp_path / "out")) == str(topic.scan(values="typed", flatten=True).to_table().to_pylist())
-    assert report.undecodable == []
     again = export_topic(topic, tmp_path / "out", "parquet", values="auto", flatten=True)
     assert (again.written, again.kept) == (0, report.written)
 
@@ -111,3 +110,54 @@ def test_the_command_tells_of_them(typed: Bucket, tmp_path: Path) -> None:
     assert "66 values were not decoded before" in again
     run("export", typed.store.url, EVOLVED, str(tmp_path / "good"), *options)
     run("export", typed.store.url, EVOLVED, str(tmp_path / "one"), "--values", "typed", "--schema-version", "9", code=2)
+
+
+EVENTS = "public/default/events"
+
+
+def json_rows(folder: Path) -> list[Any]:
+    """Return the values of all files, which have one type."""
+    files = [pq.read_table(path) for path in sorted(folder.glob("*.parquet"))]
+    assert len({str(one.schema) for one in files}) == 1
+    found: list[Any] = pa.concat_tables(files)["value"].to_pylist()
+    return found
+
+
+def test_all_files_have_one_type_and_a_later_ledger_may_change_it(tmp_path: Path) -> None:
+    url, out = put(tmp_path / "b", [{"a": 1}], [{"b": [2]}, None]), tmp_path / "out"
+    report = export_topic(open_bucket(url).topic(EVENTS), out, "parquet", values="json")
+    assert (report.written, json_rows(out)) == (2, [{"a": 1, "b": None}, {"a": None, "b": [2]}, None])
+    put_in_folder(tmp_path / "b", ledger(3, {"a": 5}))
+    report = export_topic(open_bucket(url).topic(EVENTS), out, "parquet", values="json")
+    assert (report.written, report.kept) == (1, 2)
+    put_in_folder(tmp_path / "b", ledger(4, {"a": 2.5, "c": True}))
+    topic = open_bucket(url).topic(EVENTS)
+    before = json_rows(out)
+    told = r"other .*fields of values \(value.a, value.c\); take"
+    with pytest.raises(InvalidOptionError, match=told):
+        export_topic(topic, out, "parquet", values="json")
+    with pytest.raises(InvalidOptionError, match=r"other .*on_undecodable, .*fields of values \(value.a, value.c\)"):
+        export_topic(topic, out, "parquet", values="json", on_undecodable="null")
+    assert json_rows(out) == before
+    report = export_topic(topic, out, "parquet", values="json", overwrite=True)
+    assert report.written == 4
+    assert [one["a"] for one in json_rows(out) if one] == [1.0, None, 5.0, 2.5]
+    # With a type that is given nothing is ever another export.
+    kind = pa.struct([("a", pa.float64())])
+    report = export_topic(topic, tmp_path / "given", "parquet", values="json", schema_version=kind)
+    put_in_folder(tmp_path / "b", ledger(5, {"d": 1}))
+    report = export_topic(
+        open_bucket(url).topic(EVENTS), tmp_path / "given", "parquet", values="json", schema_version=kind
+    )
+    assert (report.written, report.kept) == (1, 4)
+
+
+def test_a_late_ledger_may_change_the_order_of_fields(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    url, out = put_in_folder(tmp_path / "b", ledger(5, {"a": 1, "b": {"c": 2, "d": 3}})), tmp_path / "out"
+    for flatten in (False, True):
+        export_topic(open_bucket(url).topic(EVENTS), out / str(flatten), "jsonl", values="json", flatten=flatten)
+    put_in_folder(tmp_path / "b", ledger(4, {"b": {"d": 1}}))
+    for flatten in (False, True):
+        with pytest.raises(InvalidOptionError, match=r"fields of values \(in another order\); take"):
+            export_topic(open_bucket(url).topic(EVENTS), out / str(flatten), "jsonl", values="json", flatten=flatten)

@@ -108,7 +108,3 @@ def test_every_read_gives_the_right_bytes_or_our_error(
     with capsys.disabled():
         print(f"\nfault matrix, {kind}: {len(told)} combinations; {'; '.join(told)}")
     assert len(told) == len(READINGS) * len(SCHEDULES) == 18
-
-
-def test_the_matrix_is_whole() -> None:
-    assert len(set(KINDS)) * len({reading.name for reading in READINGS}) * len(set(SCHEDULES)) == 13 * 6 * 3

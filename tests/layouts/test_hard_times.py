@@ -215,16 +215,6 @@ def test_64_threads_on_one_open_file_and_on_one_path(s3: S3Server, bucket: str, 
         assert sum(pool.map(read, range(64))) == 0
 
 
-def test_reads_that_go_back_to_what_was_left_out_get_the_right_bytes(s3: S3Server, bucket: str, made: Offload) -> None:
-    """As a kernel reads ahead, or two readers of one descriptor: a little forwards, over parts that nobody took, and back there."""
-    file = tree_of(opened(s3, bucket).bucket).open(FILE)
-    source = random.Random(1)
-    at = 0
-    for _ in range(150):
-        at = max(0, min(len(made.records) - 1, at + source.randrange(-150_000, 200_000)))
-        assert file.read(at, at + 3000) == made.records[at : at + 3000]
-
-
 def test_a_fork_with_open_files_goes_on_in_both(s3: S3Server, bucket: str, made: Offload) -> None:
     fs = opened(s3, bucket)
     for taken in (10_000, 500_000):

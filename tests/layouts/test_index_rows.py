@@ -7,7 +7,7 @@ import pytest
 
 from ledgerfs.catalog.catalog_rows import Table
 from ledgerfs.catalog.layout import Names
-from ledgerfs.errors import AccessDeniedError, LedgerfsError, StoreUnreachableError
+from ledgerfs.errors import AccessDeniedError, LedgerfsError
 from ledgerfs.formats.origin import Origin
 from ledgerfs.formats.pulsar_blob.index import MAX_INDEX_BYTES, build_index, parse_index
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
@@ -75,11 +75,3 @@ def test_of_many_they_are_those_of_few(monkeypatch: pytest.MonkeyPatch, batch: i
     many, many_names, many_bad = rows_of(outcomes, sizes)
     assert many.tobytes() == table.tobytes()
     assert (many_names, many_bad) == (names, bad)
-
-
-def test_a_store_that_is_not_there_is_told_before_anything_else_is_asked_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_rows, "_MANY", 0)
-    rows = IndexRows(np.zeros(3, LISTED), Names())
-    rows.take(LedgerKey("0", 1, is_index=True), b"")
-    with pytest.raises(StoreUnreachableError):
-        rows.take(LedgerKey("0", 2, is_index=True), StoreUnreachableError("gone", key="k"))

@@ -91,12 +91,3 @@ def test_a_huge_object_keeps_fewer_positions_a_byte_never_more_than_the_bound(mo
     assert all(offset == item * STEP for item, offset in known_pairs(learned))
     assert all(after - before <= 4 * STEP for (_, before), (_, after) in pairwise(known_pairs(learned)))
     assert learned.at_or_before(3 * most)[0] >= 3 * most - 4
-
-
-def test_what_is_cleared_is_forgotten_and_learned_anew():
-    learned = LearnedOffsets()
-    learned.learn(1, STEP)
-    learned.clear()
-    assert known_pairs(learned) == []
-    learned.learn(1, 0)
-    assert known_pairs(learned) == [(1, 0)]

@@ -1,6 +1,5 @@
 """Ledgers that one job writes together: all of them appear, or none, also when requests fail or its process is killed."""
 
-import uuid
 from pathlib import Path
 
 import pyarrow as pa
@@ -36,14 +35,6 @@ def data_of(store: RawStore, group: LedgerGroup, count: int) -> list[UnindexedLe
     marked = {**made_up_user_metadata(NAME), **group.mark}
     wanted = [Wanted(NAME, number, group.new_uuid(), user_metadata=marked) for number in range(count)]
     return [write_rows(store, one.new_ledger(), MessageRows(rows.schema, [rows]), EncodeOptions()) for one in wanted]
-
-
-def test_uuids_of_a_group_are_uuids() -> None:
-    group = LedgerGroup.new()
-    made = {group.new_uuid() for _ in range(100)}
-    assert len(made) == 100
-    assert all(one.startswith(group.key_prefix) and uuid.UUID(one).version == 4 for one in made)
-    assert not LedgerGroup.new().new_uuid().startswith(group.key_prefix)
 
 
 @pytest.fixture
@@ -89,30 +80,6 @@ def test_of_two_groups_at_the_same_time_one_gives_way(world: tuple[Place, RawSto
     assert all(key.startswith(theirs.key_prefix) for key in place.objects())
 
 
-def test_a_listing_by_prefix_asks_the_store_for_no_more(world: tuple[Place, RawStore], proxy: FaultProxy) -> None:
-    _, store = world
-    ours, theirs = LedgerGroup.new(), LedgerGroup.new()
-    made = [*data_of(store, ours, 2), *data_of(store, theirs, 2)]
-    proxy.seen.clear()
-    found = {stat.key for page in store.list_pages(ours.key_prefix) for stat in page}
-    assert found == {one.data.key for one in made[:2]}
-    assert [f"prefix={ours.key_prefix}" in seen.path for seen in proxy.seen] == [True]
-
-
-@pytest.mark.parametrize("scheme", ["file", "memory"])
-def test_other_stores_list_by_prefix_as_well(scheme: str, tmp_path: Path) -> None:
-    url = f"file://{tmp_path}" if scheme == "file" else f"memory://{uuid.uuid4()}"
-    store = open_bucket(url).raw_store
-    store.writes.make_folder()
-    ours = LedgerGroup.new()
-    made = [*data_of(store, ours, 2), *data_of(store, LedgerGroup.new(), 1)]
-    assert {stat.key for page in store.list_pages(ours.key_prefix) for stat in page} == {
-        one.data.key for one in made[:2]
-    }
-    remove_all(store, ours)
-    assert {stat.key for page in store.list_pages() for stat in page} == {made[2].data.key}
-
-
 def test_an_upload_under_way_cannot_complete_any_more(place: Place) -> None:
     store = place.clean.raw_store
     group = LedgerGroup.new()
@@ -149,9 +116,3 @@ def test_repair_leaves_a_job_alone_that_published_nothing(s3: S3Server, s3_bucke
     assert all("left alone: of a job none of whose ledgers is there" in one.reason for one in plan.items)
     named = plan_repair(open_bucket(place.url, place.options), ledgers=[1], older_than_s=0)
     assert [one.ledger_id for one in named.items if one.action is not None] == [1]
-
-
-def test_a_group_is_what_user_metadata_says() -> None:
-    group = LedgerGroup.new()
-    assert LedgerGroup.of({name.title(): value for name, value in group.mark.items()}) == group
-    assert LedgerGroup.of({}) is LedgerGroup.of(None) is LedgerGroup.of({"ledgerfs-group": "x"}) is None

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -39,7 +38,7 @@ from tests.support.each import for_each
 from tests.support.entries import batch_of
 from tests.support.ledgers import NAME, Offload, offload
 from tests.support.s3 import S3Server
-from tests.support.s3_log import changes, requests_of
+from tests.support.s3_log import requests_of
 
 PADDING = bytes.fromhex("fedcdead")
 MIB5 = 5 << 20
@@ -79,7 +78,7 @@ def assert_same(folder: Path, entries: Sequence[bytes], block_size: int, borders
 @st.composite
 def ledgers(draw: st.DrawFn) -> tuple[int, list[bytes]]:
     """Draw a block size, and entries that like to end where blocks end, in what looks like padding."""
-    block_size = draw(st.integers(200, 700))
+    block_size = draw(st.integers(141, 700))
     entries: list[bytes] = []
     used = 128
     for _ in range(draw(st.integers(1, 25))):
@@ -117,18 +116,6 @@ def test_blocks_of_the_facts(block_size: int, entries: int, first_block: int, pa
     end = 128 + 20 * first_block
     assert made.data[end : end + padding] == (PADDING * 2)[:padding]
     assert len(made.data) == (end if len(blocks) == 1 else block_size + 128 + 20 * (entries - first_block))
-
-
-def test_blocks_that_are_full_but_for_some_bytes(tmp_path: Path) -> None:
-    for left in range(13):
-        folder = tmp_path / str(left)
-        folder.mkdir()
-        made = assert_same(folder, [b"x" * (500 - 128 - 12 - left), b"", b"y" * 360, b"z" * 100], 500)
-        assert made.data[500 - left : 500] == (record_of_nothing() if left == 12 else (PADDING * 3)[:left]), left
-
-
-def record_of_nothing() -> bytes:
-    return bytes(11) + b"\x01"
 
 
 # Refused, and nothing is left
@@ -214,25 +201,9 @@ def test_blocks_of_sizes_that_are_none_are_refused(size: int, s3: S3Server, s3_b
     assert objects_in(tmp_path) == {}
 
 
-def test_the_smallest_block_of_a_folder_holds_an_entry_of_a_byte(tmp_path: Path) -> None:
-    assert_same(tmp_path, [b"a", b"", b"b"], 141)
-
-
-class FewParts(LocalWrites):
-    most_parts = 3
-
-
-class FewPartsStore:
-    def __init__(self, folder: Path) -> None:
-        self.store = open_bucket(str(folder)).raw_store
-        self.writes = FewParts(str(folder), Traffic())
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.store, name)
-
-
-def test_more_blocks_than_the_store_takes_parts_are_refused(tmp_path: Path) -> None:
-    store: Any = FewPartsStore(tmp_path)
+def test_more_blocks_than_the_store_takes_parts_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LocalWrites, "most_parts", 3)
+    store = open_bucket(str(tmp_path)).raw_store
     with (
         pytest.raises(RefusedLedgerError, match="more than 3 blocks of 200 bytes"),
         LedgerWriter(store, new_ledger(200)) as writer,
@@ -261,19 +232,14 @@ def test_ids_that_no_ledger_has_are_refused(ledger_id: int) -> None:
         new_key(ledger_id)
 
 
-@for_each("uuid", ["", "x", "../x", "a" * 36, "0" * 32, "6ED12E9AAA76E-4A8C-8952-8E7A596A8FA6"])
-def test_uuids_that_nobody_would_find_are_refused(uuid: str, tmp_path: Path) -> None:
-    with pytest.raises(InvalidNameError):
-        new_key(1, uuid)
-    with pytest.raises(InvalidNameError):
-        write_ledger(open_bucket(str(tmp_path)), Wanted(NAME, 1, uuid), RecordBytes("", offload([b""]).records))
-    assert objects_in(tmp_path) == {}
+UUIDS_OF_NONE = ["", "x", "../x", "a" * 36, "0" * 32, "6ED12E9AAA76E-4A8C-8952-8E7A596A8FA6"]
+NAMES_OF_NONE = ["", "orders", "a/b/orders", "a/b/non-persistent/c", "a/b/persistent/c d", "_other/b/persistent/c"]
 
 
-@for_each("name", ["", "orders", "a/b/orders", "a/b/non-persistent/c", "a/b/persistent/c d", "_other/b/persistent/c"])
-def test_managed_ledgers_of_no_topic_are_refused(name: str, tmp_path: Path) -> None:
+@for_each("wanted", [*(Wanted(NAME, 1, one) for one in UUIDS_OF_NONE), *(Wanted(one, 1) for one in NAMES_OF_NONE)])
+def test_names_that_nobody_would_find_are_refused(wanted: Wanted, tmp_path: Path) -> None:
     with pytest.raises(InvalidNameError):
-        write_ledger(open_bucket(str(tmp_path)), Wanted(name, 1), RecordBytes("", offload([b""]).records))
+        write_ledger(open_bucket(str(tmp_path)), wanted, RecordBytes("", offload([b""]).records))
     assert objects_in(tmp_path) == {}
 
 
@@ -384,16 +350,3 @@ def test_golden_ledgers_on_s3_are_the_same_as_a_broker_wants_them(
         assert answers[0]["ETag"].endswith(f'-{blocks}"')
         assert "-" not in answers[1]["ETag"]
     assert "Uploads" not in s3.client.list_multipart_uploads(Bucket=s3_bucket)
-
-
-def test_every_block_is_a_part_that_can_be_asked_for(s3: S3Server, s3_bucket: str) -> None:
-    made = offload([bytes([i]) * 3_000_000 for i in range(5)], block_size=MIB5)
-    bucket = open_bucket(f"s3://{s3_bucket}", s3.options)
-    with requests_of(s3_bucket) as seen:
-        write(bucket, as_made(made, MIB5), [bytes([i]) * 3_000_000 for i in range(5)], [2])
-    key = f"{made.uuid}-ledger-1"
-    begin, *parts, end, index = [re.sub(r"uploadId=[^&]*&?", "", request).rstrip("?&") for request in changes(seen)]
-    assert (begin, end, index) == (f"POST {key}?uploads", f"POST {key}", f"PUT {key}-index")
-    assert sorted(parts) == [f"PUT {key}?partNumber={number}" for number in range(1, 6)]
-    whole = s3.client.get_object(Bucket=s3_bucket, Key=key)["Body"].read()
-    assert whole == made.data

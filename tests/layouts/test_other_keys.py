@@ -13,7 +13,6 @@ from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord
 from tests.support.each import for_each
 from tests.support.encryption import encrypted_entry, pem_of
 from tests.support.entries import LZ4, compress, frame, framed, metadata
-from tests.support.invoked import run
 from tests.support.ledgers import offload, put_in_folder
 
 TOPIC = "persistent://public/default/orders"
@@ -114,12 +113,3 @@ def test_a_chunked_message_for_others_that_lacks_parts_is_incomplete(tmp_path, c
     scan = topic.scan(["value"], private_keys=KEYS, on_encrypted=choice)
     assert scan.to_table()["value"].to_pylist() == [b"mine"]
     assert scan.incomplete == [Incomplete(1, 0, 1, 2)]
-
-
-def test_commands_decide_likewise(tmp_path):
-    url = put_in_folder(tmp_path, offload([theirs(b"theirs"), mine(b"mine")]))
-    file = tmp_path.parent / f"{tmp_path.name}.pem"
-    file.write_bytes(KEYS["mine"])
-    given = (url, TOPIC, "--private-key", f"mine={file}", "--columns", "value")
-    assert b"encrypted for 'theirs'" in run("head", *given, code=2).stderr
-    assert run("head", *given, "--on-encrypted", "skip", "--json").stdout == b'{"value":"mine"}\n'

@@ -2,11 +2,13 @@
 
 import random
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import open_bucket
@@ -55,6 +57,38 @@ def wanted(ledger_id: int = 1, uuid: str | None = UUID, block_size: int = BLOCK)
 def write(bucket: Bucket, data: bytes, **options: Any) -> WrittenLedger:
     """Write a ledger from the bytes of a file of records."""
     return write_ledger(bucket, wanted(**options), RecordBytes("records", data))
+
+
+def when_listed(
+    patch: pytest.MonkeyPatch,
+    act: Callable[[], object],
+    *,
+    at: int = 0,
+    by: Callable[[Bucket], bool] = lambda _: True,
+    is_before: bool = False,
+) -> None:
+    """Have somebody else act when a writer has listed the bucket so many times, or (``is_before``) is about to.
+
+    Parameters
+    ----------
+    at : int
+        The listing, counted from 1; 0 is each.
+    by : callable
+        Whether listings of this bucket count.
+    """
+    listed, counted = Bucket.list_to_write, [0]
+
+    def list_to_write(bucket: Bucket, *arguments: Any) -> Any:
+        counted[0] += by(bucket)
+        is_now = by(bucket) and at in {0, counted[0]}
+        if is_now and is_before:
+            act()
+        catalog = listed(bucket, *arguments)
+        if is_now and not is_before:
+            act()
+        return catalog
+
+    patch.setattr(Bucket, "list_to_write", list_to_write)
 
 
 @dataclass

@@ -1,7 +1,6 @@
 """`verify` and `topics` name the schemas that are not saved yet, and mind nothing else about them."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,10 +8,9 @@ import pytest
 from ledgerfs import open_bucket
 from ledgerfs.catalog.findings import Finding
 from ledgerfs.errors import AccessDeniedError
-from ledgerfs.formats.schemas.schema_info import ANY_VERSION, BY_HAND, SchemaInfo, SchemaVersion
+from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.schemas.saved_schemas import SavedSchemas
 from ledgerfs.verification import verify
-from ledgerfs.verification.unsaved_schemas import numbers_text, unsaved_versions
 from tests.support.entries import frame, metadata
 from tests.support.invoked import output, run
 from tests.support.ledgers import offload, put_in_folder
@@ -62,10 +60,6 @@ def test_what_is_not_saved_is_a_remark_until_it_is(folder: Path) -> None:
     assert remarks(folder, quick=True) == []
 
 
-def test_a_quick_look_reads_no_messages_and_tells_nothing(folder: Path) -> None:
-    assert remarks(folder, quick=True) == []
-
-
 def test_the_exit_code_is_that_of_the_ledgers(folder: Path) -> None:
     assert "unsaved-schemas" in output("verify", str(folder))
     (SavedSchemas(open_bucket(str(folder)).raw_store)).add(TOPIC, [saved(0)])
@@ -106,24 +100,3 @@ def test_topics_with_a_damaged_newest_message(folder: Path) -> None:
     data.write_bytes(data.read_bytes()[:140] + b"\xff" * (data.stat().st_size - 140))
     done = run("topics", str(folder), "--schemas")
     assert b"newest message cannot be read" in done.stderr
-
-
-def cases() -> Iterator[tuple[list[SchemaVersion], set[int], list[int]]]:
-    by_hand = SchemaVersion(7, SchemaInfo("STRING"), source=BY_HAND, saved_ms=1)
-    deletion = SchemaVersion(1, SchemaInfo("NONE"), is_deletion=True, source="http://x")
-    any_version = SchemaVersion(ANY_VERSION, SchemaInfo("STRING"), source=BY_HAND, saved_ms=1)
-    yield [], set(), []
-    yield [], {2, 0}, [0, 2]
-    yield [saved(0), deletion, by_hand], {0, 1, 7, 9}, [1, 9]
-    yield [any_version], {0, 1}, []
-
-
-@pytest.mark.parametrize(("known", "named", "unsaved"), list(cases()))
-def test_what_is_known_of_numbers(known: list[SchemaVersion], named: set[int], unsaved: list[int]) -> None:
-    assert unsaved_versions(known, named) == unsaved
-
-
-def test_numbers_in_short() -> None:
-    assert numbers_text([]) == ""
-    assert numbers_text([0]) == "0"
-    assert numbers_text([0, 1, 2, 5, 7, 8]) == "0-2, 5, 7-8"

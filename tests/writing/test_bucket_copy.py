@@ -13,7 +13,6 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import CorruptLedgerError, InvalidOptionError, LedgerExistsError, RefusedLedgerError
 from ledgerfs.formats.pulsar_blob.index import build_index, parse_index
 from ledgerfs.messages.transforms.unbatch import unbatch
-from ledgerfs.storage.folders.writes import LocalWrites
 from ledgerfs.verification.verify import verify
 from ledgerfs.vfs.tree import tree_of
 from ledgerfs.writing.bucket_copy import CopiedLedger, CopyOptions, CopyOutcome, copy_rows, rows_to_copy
@@ -21,7 +20,7 @@ from ledgerfs.writing.claims import IfExists
 from ledgerfs.writing.own_ids import new_own_id
 from tests.support.each import for_each
 from tests.support.entries import frame, metadata
-from tests.support.ledgers import CREATED_MS, NAME, Offload, offload, put_in_folder
+from tests.support.ledgers import CREATED_MS, Offload, offload, put_in_folder
 from tests.support.s3 import S3Server
 from tests.support.s3_log import changes, requests_of
 
@@ -68,14 +67,16 @@ def places_of(folder: Path) -> dict[str, tuple[int, int]]:
     return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.iterdir()}
 
 
-def made_folder(folder: Path) -> Path:
+def new_target(folder: Path) -> tuple[Path, Bucket]:
+    """Return the folder of an empty bucket in the folder of one case of many, and that bucket."""
     (folder / "target").mkdir()
-    return folder / "target"
+    return folder / "target", open_bucket(str(folder / "target"))
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return made_folder(tmp_path)
+    (tmp_path / "target").mkdir()
+    return tmp_path / "target"
 
 
 @pytest.fixture
@@ -144,16 +145,6 @@ def test_on_s3_it_is_the_same_with_its_user_metadata(
     assert {finding.kind for finding in verify(target).findings} <= {"unsaved-schemas"}
 
 
-def test_some_topics_and_one_that_is_not_there(golden_bucket: Bucket, target: Bucket) -> None:
-    found = copy(golden_bucket, target, managed("plain", "txn", "plain", "nobody"))
-    assert [one.ledger_id for one in found] == [26, 84, 123, 69, 118, 152]
-    assert [topic.name for topic in target.topics()] == [
-        "persistent://public/golden/plain",
-        "persistent://public/golden/txn",
-    ]
-    assert copy(golden_bucket, target, managed("nobody")) == []
-
-
 def test_a_text_is_one_topic_and_an_empty_list_is_none(golden_bucket: Bucket, folder: Path) -> None:
     url = f"file://{folder}"
     for nothing in ([], (), ""):
@@ -163,30 +154,6 @@ def test_a_text_is_one_topic_and_an_empty_list_is_none(golden_bucket: Bucket, fo
     plain = golden_bucket.topic("public/golden/plain")
     assert copy_ledgers(golden_bucket, url, topics="public/golden/plain").copied == len(plain.ledgers)
     assert [one.name for one in open_bucket(url).topics()] == [plain.name]
-
-
-def test_half_a_copy_is_taken_up(golden: Path, golden_bucket: Bucket, target: Bucket, folder: Path) -> None:
-    topics = managed(*SOME_TOPICS)
-    found = copy(golden_bucket, target, topics)
-    whole = objects_in(folder)
-    gone = found[::2]
-    for number, one in enumerate(gone):
-        (folder / one.source.object("index").key).unlink()
-        if number % 2:
-            (folder / one.source.object("data").key).unlink()
-    again = outcomes(copy(golden_bucket, open_bucket(str(folder)), topics))
-    assert {ledger_id for ledger_id, outcome in again.items() if outcome is CopyOutcome.COPIED} == {
-        one.ledger_id for one in gone
-    }
-    assert objects_in(folder) == whole
-
-
-def test_copying_onto_itself_does_nothing(golden: Path, folder: Path) -> None:
-    shutil.copytree(golden / "bucket", folder, dirs_exist_ok=True)
-    before = places_of(folder)
-    found = copy(open_bucket(str(folder)), open_bucket(str(folder)))
-    assert set(outcomes(found).values()) == {CopyOutcome.SKIPPED}
-    assert places_of(folder) == before
 
 
 # Other blocks, other payloads
@@ -202,14 +169,6 @@ def test_larger_blocks_have_the_same_entries(block_size: int, golden_bucket: Buc
     offsets = [block.offset for block in target.ledger(42).index.blocks]
     assert offsets == ([0, block_size] if block_size == 7 * MIB else [0])
     assert not verify(target).is_damaged
-
-
-@for_each("block_size", [0, 1, 140, 2**31])
-def test_a_block_size_that_the_target_refuses_is_one_error(
-    block_size: int, golden_bucket: Bucket, target: Bucket
-) -> None:
-    with pytest.raises(RefusedLedgerError, match=f"blocks of {block_size} bytes"):
-        copy(golden_bucket, target, block_size=block_size)
 
 
 def test_entries_that_fit_no_smaller_block_are_named(golden_bucket: Bucket, target: Bucket, folder: Path) -> None:
@@ -245,20 +204,6 @@ def test_unbatched_copies_have_the_same_messages_in_new_ledgers(
 # What the target has
 
 
-def test_no_ledger_is_unbatched_beside_itself(tmp_path: Path, target: Bucket, folder: Path) -> None:
-    """The same messages under two ids would be there twice."""
-    first, second = (offload([frame(metadata(sequence_id=n), b"%d" % n) for n in range(9)], n) for n in (1, 2))
-    source = put_in_folder(tmp_path, first, second)
-    put_in_folder(folder, first)
-    report = copy_ledgers(source, target, unbatch=True, allow_incomplete=True)
-    assert (report.copied, [one.source.ledger_id for one in report.failed]) == (1, [1])
-    assert isinstance(report.failed[0].error, LedgerExistsError)
-    assert "twice" in str(report.failed[0].error)
-    report = copy_ledgers(source, source, unbatch=True, ledger_id=100, allow_incomplete=True)
-    assert (report.copied, len(report.failed)) == (0, 2)
-    assert open_bucket(source).topic("public/default/orders").count() == 18
-
-
 def test_what_to_do_with_a_ledger_that_is_there(golden_bucket: Bucket, target: Bucket, folder: Path) -> None:
     topics = managed("plain")
     copy(golden_bucket, target, topics)
@@ -280,35 +225,16 @@ def test_what_to_do_with_a_ledger_that_is_there(golden_bucket: Bucket, target: B
     assert len(objects) == 12
 
 
-def test_another_ledger_of_the_same_id(tmp_path: Path, target: Bucket, folder: Path) -> None:
-    put_in_folder(folder, offload([b"theirs"], 5, uuid=1))
-    before = objects_in(folder)
-    source = source_of(tmp_path, offload([b"ours"], 5, uuid=2), offload([b"free"], 6, uuid=3))
-    assert outcomes(copy(source, target)) == {5: CopyOutcome.FAILED, 6: CopyOutcome.COPIED}
-    for policy in (IfExists.SKIP, IfExists.FAIL):
-        (failed, _) = copy(source, target, if_exists=policy)
-        assert isinstance(failed.error, LedgerExistsError)
-        assert "has ledger 5 already" in str(failed.error)
-    assert before.items() <= objects_in(folder).items()
-    # A further copy is one of the same ledger, whatever it is called.
-    for new_uuid in (False, True):
-        (failed, _) = copy(source, target, if_exists=IfExists.NEW_COPY, new_uuid=new_uuid)
-        assert "has ledger 5 already" in str(failed.error)
-    assert len(list(target.refresh().copies_of(NAME, 5))) == 1
-
-
 @for_each("policy", list(IfExists))
 @for_each("uuid", [1, 2])
 def test_a_ledger_of_the_same_size_and_another_creation_is_another_one(
-    uuid: int, policy: IfExists, tmp_path_factory: pytest.TempPathFactory
+    uuid: int, policy: IfExists, case_path: Path
 ) -> None:
     """As two clusters have them, whose messages are of one size."""
-    tmp_path = tmp_path_factory.mktemp("case")
-    folder = made_folder(tmp_path)
-    target = open_bucket(str(folder))
+    folder, target = new_target(case_path)
     put_in_folder(folder, offload([b"theirs"], 5, uuid=1, created_ms=CREATED_MS + 1))
     before = objects_in(folder)
-    source = source_of(tmp_path, offload([b"ours  "], 5, uuid=uuid))
+    source = source_of(case_path, offload([b"ours  "], 5, uuid=uuid))
     (failed,) = copy(source, target, if_exists=policy)
     assert isinstance(failed.error, LedgerExistsError)
     assert ("another ledger of this name" if uuid == 1 else "has ledger 5 already") in str(failed.error)
@@ -316,35 +242,12 @@ def test_a_ledger_of_the_same_size_and_another_creation_is_another_one(
 
 
 @for_each("known", [(CREATED_MS, None), (None, CREATED_MS), (None, None)])
-def test_of_an_unknown_creation_nothing_is_told(
-    known: tuple[int | None, int | None], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_of_an_unknown_creation_nothing_is_told(known: tuple[int | None, int | None], case_path: Path) -> None:
     """An index that repair made from the data object has none."""
-    tmp_path = tmp_path_factory.mktemp("case")
-    folder = made_folder(tmp_path)
-    target = open_bucket(str(folder))
+    folder, target = new_target(case_path)
     put_in_folder(folder, offload([b"entry"], 5, uuid=1, created_ms=known[0]))
-    source = source_of(tmp_path, offload([b"entry"], 5, uuid=2, created_ms=known[1]))
+    source = source_of(case_path, offload([b"entry"], 5, uuid=2, created_ms=known[1]))
     assert outcomes(copy(source, target)) == {5: CopyOutcome.SKIPPED}
-
-
-def test_two_clusters_that_copy_at_once_are_not_both_told_that_they_have(
-    tmp_path: Path, target: Bucket, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ledgers of one topic, id and size; the second one comes after the look at the target, before the index."""
-    source = source_of(tmp_path, offload([b"ours  "], 5, uuid=1))
-    theirs = offload([b"theirs"], 5, uuid=2, created_ms=CREATED_MS + 1)
-    put = LocalWrites.put
-
-    def put_late(self: LocalWrites, key: str, *arguments: Any) -> Any:
-        put_in_folder(folder, theirs)
-        return put(self, key, *arguments)
-
-    monkeypatch.setattr(LocalWrites, "put", put_late)
-    (failed,) = copy(source, target)
-    assert failed.outcome is CopyOutcome.FAILED
-    assert "somebody else has written ledger 5 meanwhile" in str(failed.error)
-    assert objects_in(folder) == theirs.objects
 
 
 each_way = for_each(
@@ -358,13 +261,10 @@ each_way = for_each(
 
 
 @each_way
-def test_copies_keep_the_creation_of_the_ledger(
-    options: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    tmp_path = tmp_path_factory.mktemp("case")
-    target = open_bucket(str(made_folder(tmp_path)))
+def test_copies_keep_the_creation_of_the_ledger(options: dict[str, Any], case_path: Path) -> None:
+    _, target = new_target(case_path)
     entries = [frame(metadata(sequence_id=n), b"message") for n in range(3)]
-    source = source_of(tmp_path, offload(entries, 5, uuid=1))
+    source = source_of(case_path, offload(entries, 5, uuid=1))
     assert [one.outcome for one in copy(source, target, **options)] == [CopyOutcome.COPIED]
     assert [ref.created_ms for ref in target.refresh().refs()] == [CREATED_MS]
 
@@ -372,16 +272,14 @@ def test_copies_keep_the_creation_of_the_ledger(
 @each_way
 @for_each("is_lost", [False, True])
 def test_of_copies_that_contradict_each_other_none_is_copied(
-    is_lost: bool, options: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+    is_lost: bool, options: dict[str, Any], case_path: Path
 ) -> None:
     """Every read of them fails; the copy of one of them would be read without a word."""
-    tmp_path = tmp_path_factory.mktemp("case")
-    folder = made_folder(tmp_path)
-    target = open_bucket(str(folder))
+    folder, target = new_target(case_path)
     made = [offload([frame(metadata(sequence_id=n), b"x") for n in range(count)], 5, uuid=count) for count in (2, 3)]
-    source = source_of(tmp_path, *made, offload([frame(metadata(), b"x")], 6, uuid=9))
+    source = source_of(case_path, *made, offload([frame(metadata(), b"x")], 6, uuid=9))
     if is_lost:
-        (tmp_path / "source" / f"{made[0].uuid}-ledger-5").unlink()
+        (case_path / "source" / f"{made[0].uuid}-ledger-5").unlink()
     found = copy(source, target, **options)
     failed = [one for one in found if one.outcome is CopyOutcome.FAILED]
     assert {one.source.ledger_id for one in failed} == {5}
@@ -391,18 +289,14 @@ def test_of_copies_that_contradict_each_other_none_is_copied(
 
 
 @each_way
-def test_entries_that_are_not_what_the_metadata_says_are_not_copied(
-    options: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_entries_that_are_not_what_the_metadata_says_are_not_copied(options: dict[str, Any], case_path: Path) -> None:
     """The copy has metadata of its own, by which it would be whole."""
-    tmp_path = tmp_path_factory.mktemp("case")
-    folder = made_folder(tmp_path)
-    target = open_bucket(str(folder))
+    folder, target = new_target(case_path)
     entries = [frame(metadata(sequence_id=n), b"message" * size) for n, size in enumerate((21, 21, 1))]
     made = offload(entries, 5, uuid=1, block_size=400)
     index = parse_index(made.index)
     shorter = replace(index, metadata=replace(index.metadata, length=index.metadata.length - 1))
-    source = source_of(tmp_path, replace(made, index=build_index(shorter)))
+    source = source_of(case_path, replace(made, index=build_index(shorter)))
     assert [one.kind for one in verify(source).findings if one.severity.value == "damage"] == ["wrong-length"]
     (one,) = copy(source, target, **options)
     assert isinstance(one.error, CorruptLedgerError)
@@ -411,14 +305,10 @@ def test_entries_that_are_not_what_the_metadata_says_are_not_copied(
 
 
 @for_each("policy", list(IfExists))
-def test_an_id_that_another_topic_has_is_another_ledger(
-    policy: IfExists, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    tmp_path = tmp_path_factory.mktemp("case")
-    folder = made_folder(tmp_path)
-    target = open_bucket(str(folder))
+def test_an_id_that_another_topic_has_is_another_ledger(policy: IfExists, case_path: Path) -> None:
+    folder, target = new_target(case_path)
     put_in_folder(folder, offload([b"theirs"], 5, uuid=1, name="a/b/persistent/theirs"))
-    source = source_of(tmp_path, offload([b"ours"], 5, uuid=2), offload([b"free"], 6, uuid=3))
+    source = source_of(case_path, offload([b"ours"], 5, uuid=2), offload([b"free"], 6, uuid=3))
     assert outcomes(copy(source, target, if_exists=policy)) == {5: CopyOutcome.COPIED, 6: CopyOutcome.COPIED}
     assert [(ref.topic, ref.ledger_id) for ref in target.catalog.refs()] == [
         ("persistent://a/b/theirs", 5),
@@ -436,17 +326,6 @@ def test_a_damaged_ledger_of_the_same_id_is_no_reason_to_skip(tmp_path: Path, ta
     assert outcomes(copy(source, target)) == {5: CopyOutcome.COPIED}
     assert target.ledger(5).ref.uuid == made[1].uuid
     assert made[1].objects.items() <= objects_in(folder).items()
-
-
-def test_another_ledger_of_the_same_name_is_never_taken_for_ours(tmp_path: Path, target: Bucket, folder: Path) -> None:
-    put_in_folder(folder, offload([b"theirs, longer"], 5, uuid=1))
-    before = objects_in(folder)
-    source = source_of(tmp_path, offload([b"ours"], 5, uuid=1))
-    for policy in IfExists:
-        (one,) = copy(source, target, if_exists=policy)
-        assert isinstance(one.error, LedgerExistsError)
-        assert "another ledger of this name" in str(one.error)
-    assert objects_in(folder) == before
 
 
 def test_all_complete_copies_of_a_ledger_are_copied(tmp_path: Path, target: Bucket, folder: Path) -> None:
@@ -481,13 +360,9 @@ def flip(folder: Path, key: str, offset: int) -> None:
 
 
 @for_each("offset", [130, 139, 190, 400, 5_000_000, 6_000_000, -1])
-def test_a_ledger_with_a_flipped_bit_is_named_and_not_copied(
-    offset: int, golden: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    tmp_path = tmp_path_factory.mktemp("case")
-    folder = made_folder(tmp_path)
-    target = open_bucket(str(folder))
-    source = tmp_path / "source"
+def test_a_ledger_with_a_flipped_bit_is_named_and_not_copied(offset: int, golden: Path, case_path: Path) -> None:
+    folder, target = new_target(case_path)
+    source = case_path / "source"
     source.mkdir()
     keys = [
         path.name
@@ -507,15 +382,6 @@ def test_a_ledger_with_a_flipped_bit_is_named_and_not_copied(
     assert len(objects_in(folder)) == 4
 
 
-def test_a_truncated_offload_is_named_and_not_copied(truncated_url: str, target: Bucket, folder: Path) -> None:
-    (one,) = copy(open_bucket(truncated_url), target)
-    assert isinstance(one.error, CorruptLedgerError)
-    assert one.ledger_id == 201
-    assert "damaged" in str(one.error)
-    assert "d5b0d817-e819-4bc6-8610-c87c1c7bd0e8-ledger-201" in str(one.error)
-    assert objects_in(folder) == {}
-
-
 def test_a_damaged_copy_beside_a_whole_one_is_left_out(tmp_path: Path, target: Bucket, folder: Path) -> None:
     whole, short = offload([b"entry"] * 9, 5, uuid=1), offload([b"entry"] * 9, 5, uuid=2)
     source = source_of(tmp_path, whole, short)
@@ -527,13 +393,12 @@ def test_a_damaged_copy_beside_a_whole_one_is_left_out(tmp_path: Path, target: B
 
 
 @for_each("name", [None, "odd", "a/b/non-persistent/c"])
-def test_ledgers_of_no_topic_are_copied_as_they_are(name: str | None, tmp_path_factory: pytest.TempPathFactory) -> None:
-    tmp_path = tmp_path_factory.mktemp("case")
-    target = open_bucket(str(made_folder(tmp_path)))
+def test_ledgers_of_no_topic_are_copied_as_they_are(name: str | None, case_path: Path) -> None:
+    _, target = new_target(case_path)
     made = offload([b"x"], 5, uuid=1, name=name), offload([b"x"], 6, uuid=2)
-    found = copy(source_of(tmp_path, *made), target)
+    found = copy(source_of(case_path, *made), target)
     assert outcomes(found) == {5: CopyOutcome.COPIED, 6: CopyOutcome.COPIED}
-    assert objects_in(tmp_path / "target") == made[0].objects | made[1].objects
+    assert objects_in(case_path / "target") == made[0].objects | made[1].objects
 
 
 def test_ids_of_our_own_are_those_of_no_half_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

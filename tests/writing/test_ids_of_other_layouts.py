@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +16,6 @@ from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.fuse_mount.incoming_file import IncomingFile
 from ledgerfs.layouts.pulsar_blob.ledger_group import LedgerGroup, publish_all
 from ledgerfs.messages.encode.rows import EncodeOptions
-from ledgerfs.repair import plan_repair
 from ledgerfs.writing.admission import Admission
 from ledgerfs.writing.claims import Claim
 from ledgerfs.writing.ledger_rows import MessageRows, write_rows
@@ -56,22 +56,16 @@ def keys(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
-def by_import(folder: Path, topic: str) -> None:
-    import_rows(blob_bucket(folder), ROWS, topic, ledger_id=7)
+def by_import(folder: Path, topic: str, if_exists: str = "fail") -> None:
+    import_rows(blob_bucket(folder), ROWS, topic, ledger_id=7, if_exists=if_exists)
 
 
-def by_import_of_a_copy(folder: Path, topic: str) -> None:
-    import_rows(blob_bucket(folder), ROWS, topic, ledger_id=7, if_exists="new-copy")
-
-
-def by_put_of_a_copy(folder: Path, topic: str) -> None:
+def by_put(folder: Path, topic: str, if_exists: str = "fail") -> None:
     fs = LedgerFileSystem(f"file://{folder}", target_protocol="file", layout="pulsar_blob")
-    fs.pipe_file(PATH.format(topic.rpartition("/")[2]), mapfile(messages(8, 3)).records, if_exists="new-copy")
+    fs.pipe_file(PATH.format(topic.rpartition("/")[2]), mapfile(messages(8, 3)).records, if_exists=if_exists)
 
 
-def by_put(folder: Path, topic: str) -> None:
-    fs = LedgerFileSystem(f"file://{folder}", target_protocol="file", layout="pulsar_blob")
-    fs.pipe_file(PATH.format(topic.rpartition("/")[2]), mapfile(messages(8, 3)).records)
+by_import_of_a_copy, by_put_of_a_copy = (partial(one, if_exists="new-copy") for one in (by_import, by_put))
 
 
 def by_mount(folder: Path, topic: str) -> None:
@@ -94,9 +88,9 @@ def by_unbatched_copy(folder: Path, topic: str) -> None:
 @for_each("write", [by_import, by_import_of_a_copy, by_put, by_put_of_a_copy, by_mount, by_unbatched_copy])
 @for_each("topic", [TOPIC, OTHER])
 def test_an_id_that_another_layout_has_is_refused(
-    write: Callable[[Path, str], None], topic: str, tmp_path_factory: pytest.TempPathFactory
+    write: Callable[[Path, str], None], topic: str, case_path: Path
 ) -> None:
-    folder = made_bucket(tmp_path_factory.mktemp("case"))
+    folder = made_bucket(case_path)
     before = keys(folder)
     with pytest.raises(LedgerExistsError, match="7"):
         write(folder, topic)
@@ -125,14 +119,6 @@ def test_ids_of_our_own_stand_above_those_of_other_layouts(folder: Path) -> None
     assert written.ledger.key.ledger_id > last
 
 
-def test_what_is_written_is_read_at_once(folder: Path) -> None:
-    bucket = blob_bucket(folder)
-    assert bucket.topics() == []
-    import_rows(bucket, ROWS, TOPIC)
-    assert bucket.topic(TOPIC).count() == 2
-    assert open_bucket(f"file://{folder}").topic(TOPIC).count() == 22
-
-
 @pytest.mark.parametrize("is_same", [True, False])
 def test_a_copy_into_a_bucket_that_has_it_in_another_layout(is_same: bool, folder: Path, there: MadeMapFile) -> None:
     source = folder.parent / "source"
@@ -143,20 +129,6 @@ def test_a_copy_into_a_bucket_that_has_it_in_another_layout(is_same: bool, folde
     report = copy_ledgers(url, blob_bucket(folder), allow_incomplete=True)
     assert (report.copied, report.skipped, len(report.failed)) == (0, int(is_same), int(not is_same))
     assert keys(folder) == before
-
-
-@pytest.mark.parametrize("layout", ["auto", "pulsar_blob"])
-def test_repair_makes_no_second_ledger(layout: str, folder: Path) -> None:
-    """Its data object may be a whole ledger, and its id is another one's."""
-    made = offload(messages(70, 21), 7, uuid=77)
-    (folder / f"{made.uuid}-ledger-7").write_bytes(made.data)
-    before = keys(folder)
-    plan = plan_repair(
-        open_bucket(f"file://{folder}", layout=layout), topic=TOPIC, ledgers=[7], older_than_s=0, metadata=False
-    )
-    list(plan.carry_out())
-    assert keys(folder) == before
-    assert open_bucket(f"file://{folder}").topic(TOPIC).count(on_corrupt="skip") == 20
 
 
 def test_removing_leaves_the_other_layout_alone(folder: Path, there: MadeMapFile) -> None:
@@ -202,23 +174,12 @@ def mapfile_copy(folder: Path) -> None:
 
 
 @for_each("write", [mapfile_import, mapfile_put, mapfile_copy])
-def test_nothing_is_written_where_it_would_not_be_seen(
-    write: Callable[[Path], None], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    folder = made_bucket(tmp_path_factory.mktemp("case"))
+def test_nothing_is_written_where_it_would_not_be_seen(write: Callable[[Path], None], case_path: Path) -> None:
+    folder = made_bucket(case_path)
     before = keys(folder)
     with pytest.raises(UnsupportedWriteError, match="layout=mapfile"):
         write(folder)
     assert keys(folder) == before
-
-
-def test_what_cannot_be_mended_is_told_in_every_layout(folder: Path) -> None:
-    """To plan is not to write."""
-    short = mapfile(messages(8, 5), 8, last_entry=9)
-    put_mapfiles(folder, short)
-    plan = plan_repair(open_bucket(f"file://{folder}", layout="mapfile"), full=True)
-    assert {item.ledger_id for item in plan.left} == {8}
-    assert plan.to_do == []
 
 
 @pytest.mark.parametrize("modified", [None, LONG_AGO], ids=["young", "old"])

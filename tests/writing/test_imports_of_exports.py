@@ -103,13 +103,12 @@ def while_exporting(out: Path, done: Callable[[], None]) -> Callable[..., None]:
 
 
 @for_each("how", NAMES_OF_ALL)
-def test_what_an_export_writes_to_is_not_imported(tmp_path_factory: pytest.TempPathFactory, how: str) -> None:
-    tmp_path = tmp_path_factory.mktemp("case")
-    topic, out, target = made_topic(tmp_path), tmp_path / "exports" / "out", Target(tmp_path / "target")
+def test_what_an_export_writes_to_is_not_imported(case_path: Path, how: str) -> None:
+    topic, out, target = made_topic(case_path), case_path / "exports" / "out", Target(case_path / "target")
     told = []
 
     def meet() -> None:
-        source = named(how, out, tmp_path / "links")
+        source = named(how, out, case_path / "links")
         with pytest.raises(
             ExportFolderError, match="an export is writing to this folder, and it may lack rows"
         ) as caught:
@@ -122,18 +121,17 @@ def test_what_an_export_writes_to_is_not_imported(tmp_path_factory: pytest.TempP
     before = len(list(target.folder.iterdir()))
     assert before == 2  # only the single file was written, data and index
     for file in out.glob("*.jsonl"):
-        link = tmp_path / "links" / "files" / file.name
+        link = case_path / "links" / "files" / file.name
         link.unlink(missing_ok=True)
         link.symlink_to(file)
-    assert target.take(NAMES_OF_ALL[how].format(out=out, links=tmp_path / "links")) == 4
+    assert target.take(NAMES_OF_ALL[how].format(out=out, links=case_path / "links")) == 4
 
 
 @for_each("how", NAMES_OF_ALL)
-def test_no_export_begins_while_its_folder_is_imported(tmp_path_factory: pytest.TempPathFactory, how: str) -> None:
-    tmp_path = tmp_path_factory.mktemp("case")
-    topic, out, target = made_topic(tmp_path), tmp_path / "exports" / "out", Target(tmp_path / "target")
+def test_no_export_begins_while_its_folder_is_imported(case_path: Path, how: str) -> None:
+    topic, out, target = made_topic(case_path), case_path / "exports" / "out", Target(case_path / "target")
     export_topic(topic, out, "jsonl")
-    source = named(how, out, tmp_path / "links")
+    source = named(how, out, case_path / "links")
     met = []
 
     def meet(what: str, *_: object) -> None:
@@ -167,16 +165,13 @@ def test_an_export_that_ends_between_the_listing_and_the_lock_is_read_whole(
 
 
 @for_each("how", NAMES_OF_ALL)
-def test_what_a_failed_export_left_is_not_imported_until_one_ends_well(
-    tmp_path_factory: pytest.TempPathFactory, how: str
-) -> None:
-    tmp_path = tmp_path_factory.mktemp("case")
-    bucket, out, target = tmp_path / "bucket", tmp_path / "exports" / "out", Target(tmp_path / "target")
-    made_topic(tmp_path)
+def test_what_a_failed_export_left_is_not_imported_until_one_ends_well(case_path: Path, how: str) -> None:
+    bucket, out, target = case_path / "bucket", case_path / "exports" / "out", Target(case_path / "target")
+    made_topic(case_path)
     broken = put(bucket, 2, message(2), BROKEN)
     with pytest.raises(CorruptMessageError):
         export_topic(broken, out, "jsonl")
-    source = named(how, out, tmp_path / "links")
+    source = named(how, out, case_path / "links")
     with pytest.raises(ExportFolderError, match="the last export to this folder did not end well"):
         target.take(source)
     assert not list(target.folder.iterdir())
@@ -226,14 +221,11 @@ def test_an_export_that_is_killed_while_it_removes_another_is_not_whole(
     assert target.take(out) == 4
 
 
-def test_an_export_that_left_out_damage_as_it_was_told_to_is_whole(topic: Topic, out: Path, target: Target) -> None:
+def test_an_export_that_left_out_damage_is_whole_and_a_refused_one_changes_nothing(
+    topic: Topic, out: Path, target: Target
+) -> None:
     broken = put(Path(topic.bucket.store.url.removeprefix("file://")), 2, message(2), BROKEN)
     assert len(export_topic(broken, out, "jsonl", on_corrupt="skip").skipped) == 1
-    assert target.take(out) == 4
-
-
-def test_an_export_that_was_refused_changes_nothing(topic: Topic, out: Path, target: Target) -> None:
-    export_topic(topic, out, "jsonl")
     with pytest.raises(InvalidOptionError):
         export_topic(topic, out, "jsonl", columns=["value"])
     assert target.take(out) == 4

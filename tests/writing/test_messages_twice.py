@@ -1,24 +1,25 @@
-"""The same messages under two ids: a plain copy of a ledger, and what `offload --unbatch` made of it, meet in one bucket."""
+"""The same messages under two ids, a plain copy of a ledger and what `offload --unbatch` made of it, in one bucket; and their order."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ledgerfs import copy_ledgers, open_bucket
+from ledgerfs import copy_ledgers, import_rows, open_bucket
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.catalog.read_order import is_own_id
-from ledgerfs.errors import LedgerExistsError
+from ledgerfs.errors import IncompleteCopyError, LedgerExistsError
 from ledgerfs.formats.origin import Origin, build_origin, parse_origin
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord
 from ledgerfs.verification.verify import verify
 from ledgerfs.writing.copy_ledgers import CopyReport
 from tests.support.each import for_each
-from tests.support.entries import batched
+from tests.support.entries import batched, frame, metadata
+from tests.support.invoked import run
 from tests.support.ledgers import CREATED_MS, NAME, Offload, offload, put_in_folder
 from tests.support.mapfile_buckets import mapfile, put_mapfiles
+from tests.support.writes import when_listed
 
 TOPIC = "public/default/orders"
 MESSAGES = 4
@@ -95,9 +96,9 @@ FIRST_OTHERS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 @for_each(("first", "second"), FIRST_OTHERS)
 def test_the_later_copy_is_refused_where_its_messages_are_under_another_id(
-    first: dict[str, Any], second: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+    first: dict[str, Any], second: dict[str, Any], case_path: Path
 ) -> None:
-    folder = tmp_path_factory.mktemp("case")
+    folder = case_path
     source, target = made_source(folder), made_target(folder)
     assert outcome(copied(source, target, **first)) == (2, 0, 0)
     before = ids(target)
@@ -110,10 +111,8 @@ def test_the_later_copy_is_refused_where_its_messages_are_under_another_id(
 
 @for_each("first", [None, 1000])
 @for_each("again", [None, 1000])
-def test_what_was_unbatched_before_is_there_already(
-    first: int | None, again: int | None, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    folder = tmp_path_factory.mktemp("case")
+def test_what_was_unbatched_before_is_there_already(first: int | None, again: int | None, case_path: Path) -> None:
+    folder = case_path
     source, target = made_source(folder), made_target(folder)
     copied(source, target, unbatch=True, ledger_id=first)
     before = ids(target)
@@ -126,31 +125,7 @@ def test_what_was_unbatched_before_is_there_already(
     assert count(target) == 3 * MESSAGES
 
 
-def test_an_interrupted_run_is_continued(source: str, target: str) -> None:
-    (Path(source.removeprefix("file://")) / f"{made(6).uuid}-ledger-6").unlink()
-    assert outcome(copied(source, target, unbatch=True))[0] == 1
-    put_in_folder(Path(source.removeprefix("file://")), made(6))
-    assert outcome(copied(source, target, unbatch=True)) == (1, 1, 0)
-    assert count(target) == 2 * MESSAGES
-    assert all(map(is_own_id, ids(target)))
-
-
 # Meetings
-
-
-def while_writing(monkeypatch: pytest.MonkeyPatch, ours: Bucket, act: Callable[[], object], calls: int) -> None:
-    """Act when one of the views has listed the bucket ``calls`` times: it sees what is written then only at its end."""
-    listed, done = Bucket.list_to_write, []
-
-    def list_to_write(self: Bucket, *arguments: Any) -> Any:
-        found = listed(self, *arguments)
-        if self is ours:
-            done.append(1)
-            if len(done) == calls:
-                act()
-        return found
-
-    monkeypatch.setattr(Bucket, "list_to_write", list_to_write)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +149,7 @@ def test_who_lists_last_takes_back(
         assert outcome(copied(source, target, **theirs)) == (2, 0, 0)
         left.extend(ids(target))
 
-    while_writing(monkeypatch, view, meet, calls)
+    when_listed(monkeypatch, meet, at=calls, by=lambda one: one is view)
     report = copied(source, view, **ours)
     assert outcome(report) == (0, 0, 2)
     require_doubled(report)
@@ -206,6 +181,7 @@ def test_copies_of_copies_know_the_first_ledger(source: str, target: str, tmp_pa
         assert outcome(copied(source, further, unbatch=True)) == (0, 2, 0)
         assert count(further) == 2 * MESSAGES
     require_doubled(copied(target, source))
+    require_doubled(copied(source, source, unbatch=True, ledger_id=100))
     assert ids(source) == [5, 6]
 
 
@@ -237,26 +213,24 @@ def test_a_bucket_that_has_them_twice_is_copied_as_it_is_and_told(source: str, t
         offload([*entries(5), *entries(4)], 4),
     ],
 )
-def test_another_ledger_of_that_id_is_no_double(other: Offload, tmp_path_factory: pytest.TempPathFactory) -> None:
-    tmp_path = tmp_path_factory.mktemp("case")
-    source, target = made_source(tmp_path), made_target(tmp_path)
+def test_another_ledger_of_that_id_is_no_double(other: Offload, case_path: Path) -> None:
+    source, target = made_source(case_path), made_target(case_path)
     copied(source, target, unbatch=True)
-    (tmp_path / "other").mkdir()
-    further = put_in_folder(tmp_path / "other", other)
+    (case_path / "other").mkdir()
+    further = put_in_folder(case_path / "other", other)
     assert outcome(copied(further, target)) == (1, 0, 0)
     assert not verify(open_bucket(target)).is_damaged
 
 
 @for_each("is_longer", [False, True])
-def test_without_a_creation_the_length_tells(is_longer: bool, tmp_path_factory: pytest.TempPathFactory) -> None:
-    tmp_path = tmp_path_factory.mktemp("case")
-    target = made_target(tmp_path)
-    (tmp_path / "source").mkdir()
-    (tmp_path / "other").mkdir()
-    mine = put_in_folder(tmp_path / "source", made(5, created_ms=None))
+def test_without_a_creation_the_length_tells(is_longer: bool, case_path: Path) -> None:
+    target = made_target(case_path)
+    (case_path / "source").mkdir()
+    (case_path / "other").mkdir()
+    mine = put_in_folder(case_path / "source", made(5, created_ms=None))
     copied(mine, target, unbatch=True)
     told = offload(entries(5, 50 + is_longer), 5, uuid=9, created_ms=None)
-    other = put_in_folder(tmp_path / "other", told)
+    other = put_in_folder(case_path / "other", told)
     assert outcome(copied(other, target)) == ((1, 0, 0) if is_longer else (0, 0, 1))
 
 
@@ -314,3 +288,104 @@ def test_what_is_noted_of_an_origin() -> None:
         Origin(2**70, 1, 1),
     ):
         assert parse_origin(build_origin(numbers, NAME), NAME) is None
+
+
+# The order in which ledgers are read: those that were made of others under new ids are read in the order of these, or not written.
+
+ORDERS = f"persistent://{TOPIC}"
+
+
+def parts(ledger_id: int) -> Offload:
+    """Ledgers 1 and 2 have the halves of a chunked message."""
+    half = ledger_id - 1
+    time_ms = CREATED_MS + 1000 * ledger_id
+    whole = frame(metadata(publish_time_ms=time_ms), b"%d" % ledger_id)
+    chunk = frame(metadata(publish_time_ms=time_ms, chunked_id=b"c", chunk=half, chunks=2, chunked_size=20), b"x" * 10)
+    entries = {1: [whole, chunk], 2: [chunk, whole]}.get(ledger_id, [whole])
+    return offload(entries, ledger_id, uuid=ledger_id, name=NAME, created_ms=time_ms)
+
+
+def values(folder: Path) -> list[bytes]:
+    return open_bucket(str(folder)).topic(ORDERS).scan(["value"]).to_table()["value"].to_pylist()
+
+
+@pytest.fixture
+def late_source(tmp_path: Path) -> Path:
+    """A bucket that has ledgers 2 and 3; ledger 1 comes late."""
+    (tmp_path / "source").mkdir()
+    put_in_folder(tmp_path / "source", parts(2), parts(3))
+    return tmp_path / "source"
+
+
+@pytest.fixture
+def made_before(late_source: Path, tmp_path: Path) -> Path:
+    """What became of ledgers 2 and 3."""
+    assert copy_ledgers(str(late_source), str(tmp_path / "target"), unbatch=True).copied == 2
+    return tmp_path / "target"
+
+
+def test_a_ledger_that_comes_late_is_not_put_after_later_ones(late_source: Path, made_before: Path) -> None:
+    before = values(made_before)
+    put_in_folder(late_source, parts(1))
+    whole = [b"1", b"x" * 20, b"2", b"3"]
+    assert values(late_source) == whole
+    with pytest.raises(IncompleteCopyError, match=r"made of 2: .* ledger 1 would be read on the wrong side"):
+        copy_ledgers(str(late_source), str(made_before), unbatch=True)
+    assert values(made_before) == before
+    told = run("offload", str(late_source), str(made_before), "--unbatch", code=1).stderr.decode()
+    assert "remove that one first, and copy both again" in told
+    LedgerFileSystem(made_before.as_uri(), "file").rm("entries/public/default/orders", recursive=True)
+    assert copy_ledgers(str(late_source), str(made_before), unbatch=True).copied == 3
+    assert values(made_before) == whole
+    assert not [one for one in verify(open_bucket(str(made_before))).findings if one.kind == "wrong-order"]
+
+
+@pytest.mark.parametrize("ledger_id", [4, 5])
+def test_ledgers_under_their_own_ids_are_not_put_before_what_was_made_of_earlier_ones(
+    ledger_id: int, late_source: Path, made_before: Path
+) -> None:
+    put_in_folder(late_source, parts(ledger_id))
+    with pytest.raises(IncompleteCopyError) as caught:
+        copy_ledgers(str(late_source), str(made_before))
+    reasons = [str(one.error) for one in caught.value.report.failed]
+    assert sum("would be read on the wrong side" in reason for reason in reasons) == 1
+    assert len(reasons) == 3
+    assert values(made_before) == [b"2", b"3"]
+
+
+def test_an_id_that_is_chosen_may_keep_the_order(late_source: Path, tmp_path: Path) -> None:
+    """Between ledgers 2 and 4 there is room for what is made of ledger 3."""
+    (tmp_path / "between").mkdir()
+    put_in_folder(tmp_path / "between", parts(2), parts(9))
+    three = tmp_path / "three"
+    three.mkdir()
+    put_in_folder(three, parts(3))
+    with pytest.raises(IncompleteCopyError, match="wrong side"):
+        copy_ledgers(str(three), str(tmp_path / "between"), unbatch=True)
+    assert copy_ledgers(str(three), str(tmp_path / "between"), unbatch=True, ledger_id=5).copied == 1
+    assert values(tmp_path / "between") == [b"2", b"3", b"9"]
+
+
+def test_rows_that_are_imported_come_when_they_come(late_source: Path, made_before: Path) -> None:
+    import_rows(str(made_before), open_bucket(str(late_source)).topic(ORDERS).scan(["value"]), ORDERS)
+    put_in_folder(late_source, parts(4))
+    assert copy_ledgers(str(late_source), str(made_before), unbatch=True).copied == 1
+    assert values(made_before) == [b"2", b"3", b"2", b"3", b"4"]
+
+
+def test_a_ledger_that_comes_meanwhile_is_seen(
+    late_source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker offloads ledger 9 of the topic just before the target is listed again: what was made of 2 and 3 would come after it."""
+    made_before = tmp_path / "target"
+    when_listed(monkeypatch, lambda: put_in_folder(made_before, parts(9)), at=3, is_before=True)
+    report = copy_ledgers(str(late_source), str(made_before), unbatch=True, allow_incomplete=True)
+    assert [type(one.error) for one in report.failed] == [LedgerExistsError] * 2
+    assert values(made_before) == [b"9"]
+
+
+def test_verify_names_ledgers_that_are_read_in_another_order(late_source: Path, made_before: Path) -> None:
+    put_in_folder(made_before, parts(9))
+    found = [one for one in verify(open_bucket(str(made_before)), quick=True).findings if one.kind == "wrong-order"]
+    assert len(found) == 2
+    assert "(ledger 9, of 9)" in found[0].message

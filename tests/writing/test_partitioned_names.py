@@ -8,14 +8,12 @@ import pyarrow as pa
 import pytest
 
 from ledgerfs import copy_ledgers, import_rows, open_bucket, plan_repair, verify
-from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.catalog.catalog import Catalog
-from ledgerfs.catalog.layout import Progress
 from ledgerfs.errors import InvalidNameError
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, NAME, Offload, offload, put_in_folder, record
+from tests.support.writes import when_listed
 
 TOPIC = "persistent://public/default/orders"
 ROWS = pa.table({"value": ["new"]})
@@ -73,9 +71,9 @@ WAYS = [by_import, by_import_under_an_id, by_put, by_put_unless_there, by_repair
 
 @for_each("write", WAYS)
 def test_nothing_is_written_under_the_name_and_the_partitions_are_named(
-    write: Callable[[Path], None], tmp_path_factory: pytest.TempPathFactory
+    write: Callable[[Path], None], case_path: Path
 ) -> None:
-    tier = made_tier(tmp_path_factory.mktemp("case"))
+    tier = made_tier(case_path)
     before = names(tier)
     with pytest.raises(
         InvalidNameError, match=r"orders: a partitioned topic.*/orders-partition-0, .*-2 and 2 more;"
@@ -87,10 +85,8 @@ def test_nothing_is_written_under_the_name_and_the_partitions_are_named(
 
 
 @for_each("write", WAYS)
-def test_a_name_that_means_ledgers_of_its_own_already_gets_more(
-    write: Callable[[Path], None], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    tier = made_tier(tmp_path_factory.mktemp("case"))
+def test_a_name_that_means_ledgers_of_its_own_already_gets_more(write: Callable[[Path], None], case_path: Path) -> None:
+    tier = made_tier(case_path)
     put_in_folder(tier, ledger(60))
     write(tier)
     assert open_bucket(str(tier)).topic(TOPIC).count() >= 7
@@ -101,17 +97,14 @@ def late_partition(folder: Path) -> Iterator[Path]:
     """Lend a bucket that gets its first partition after a writer has listed it, and before the writer lists it again."""
     (folder / "late").mkdir()
     put_in_folder(folder / "late", offload([frame(metadata(), b"b")], 3, name=f"{NAME}s"))
-    listed, list_to_write = [0], Bucket.list_to_write
-
-    def listing(bucket: Bucket, progress: Progress | None = None) -> Catalog:
-        if "late" in bucket.store.url:
-            listed[0] += 1
-            if listed[0] == 2:
-                put_in_folder(folder / "late", ledger(9, 0))
-        return list_to_write(bucket, progress)
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Bucket, "list_to_write", listing)
+        when_listed(
+            patch,
+            lambda: put_in_folder(folder / "late", ledger(9, 0)),
+            at=2,
+            by=lambda bucket: "late" in bucket.store.url,
+            is_before=True,
+        )
         yield folder / "late"
 
 
@@ -140,9 +133,9 @@ def by_copy(folder: Path) -> None:
 
 @for_each("write", [by_import, by_import_under_an_id, by_opening, by_transaction, by_copy])
 def test_who_writes_under_the_name_while_a_partition_comes_takes_it_back(
-    write: Callable[[Path], None], tmp_path_factory: pytest.TempPathFactory
+    write: Callable[[Path], None], case_path: Path
 ) -> None:
-    with late_partition(tmp_path_factory.mktemp("case")) as late:
+    with late_partition(case_path) as late:
         with pytest.raises(InvalidNameError, match="a partitioned topic, of which the bucket has"):
             write(late)
         assert open_bucket(str(late)).topic(TOPIC).count() == 7
@@ -152,12 +145,11 @@ def test_who_writes_under_the_name_while_a_partition_comes_takes_it_back(
 @for_each("order", [(0, 1), (1, 0)])
 @for_each("is_transaction", [True, False])
 def test_a_partition_and_the_name_are_not_both_new(
-    order: tuple[int, int], is_transaction: bool, tmp_path_factory: pytest.TempPathFactory
+    order: tuple[int, int], is_transaction: bool, case_path: Path
 ) -> None:
-    tmp_path = tmp_path_factory.mktemp("case")
     data = b"".join(record(number, frame(metadata(publish_time_ms=CREATED_MS), b"a")) for number in range(3))
     files = [(f"{ENTRIES}/orders/70.entries", data), (f"{ENTRIES}/orders-partition-0/71.entries", data)]
-    fs = LedgerFileSystem(tmp_path.as_uri(), "file")
+    fs = LedgerFileSystem(case_path.as_uri(), "file")
 
     def write() -> None:
         if not is_transaction:
@@ -184,8 +176,8 @@ def test_a_repair_under_the_name_is_not_carried_out_once_there_are_partitions(tm
 
 
 @for_each("topic", ["orders-partition-0", "orders-partition-9", "order", "orders-partition"])
-def test_partitions_and_other_topics_are_written(topic: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    tier = made_tier(tmp_path_factory.mktemp("case"))
+def test_partitions_and_other_topics_are_written(topic: str, case_path: Path) -> None:
+    tier = made_tier(case_path)
     import_rows(str(tier), ROWS, topic)
     assert open_bucket(str(tier)).topic(TOPIC).count() == (36 if topic[-1].isdigit() else 35)
 

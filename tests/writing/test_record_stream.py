@@ -116,27 +116,6 @@ def test_what_is_no_file_of_records_is_refused_by_byte(data: bytes, offset: int,
         assert error.offset == offset
 
 
-def test_a_refusal_of_size_names_the_fact_and_the_way_out() -> None:
-    error = refused([record(0, b"c" * 51)], largest=50)
-    assert "docs/formats/pulsar-blob.md" in error.reason
-    assert "use larger blocks" in error.reason
-    assert fed([record(0, b"c" * 50)], largest=50) == [b"c" * 50]
-
-
-@quick
-@given(st.data())
-def test_where_it_goes_wrong_does_not_depend_on_cuts(data: st.DataObject) -> None:
-    entries = data.draw(st.lists(st.binary(max_size=20), max_size=8))
-    spoilt = data.draw(
-        st.sampled_from(
-            [record(len(entries) + 1, b"x"), struct.pack(">iq", -5, len(entries)), record(len(entries), b"x" * 21)]
-        )
-    )
-    whole = records(entries)
-    pieces = cut(whole + spoilt, data.draw(st.lists(st.integers(0, 400), max_size=8)))
-    assert refused(pieces, largest=20).offset == len(whole)
-
-
 @for_each("cuts", [[], [3], [12], [50], [4, 12, 13]])
 def test_a_length_that_lies_takes_no_memory(cuts: list[int]) -> None:
     data = struct.pack(">iq", 2**31 - 1, 0) + b"x" * 88

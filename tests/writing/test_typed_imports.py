@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -124,9 +123,8 @@ PRIMITIVES = (
 @pytest.mark.parametrize("kind", ["jsonl", "csv"])
 @pytest.mark.parametrize("name", PRIMITIVES)
 def test_what_an_export_has_as_text_comes_back_by_its_own_type(
-    golden: Bucket, tmp_path_factory: pytest.TempPathFactory, name: str, kind: str
+    golden: Bucket, tmp_path: Path, name: str, kind: str
 ) -> None:
-    tmp_path = tmp_path_factory.mktemp("case")
     bucket = opened(folder_place(tmp_path / "bucket"))
     topic = golden.topic(f"public/typed/prim-{name}")
     export_topic(topic, tmp_path / "out", kind, columns=["value", "entry_id"], values="typed")
@@ -177,16 +175,6 @@ def test_what_json_lines_cannot_have_is_told_by_the_file(bucket: Bucket, tmp_pat
     assert list(bucket.raw_store.list_pages()) in ([], [[]])
 
 
-def test_a_version_may_be_an_integer_of_numpy(bucket: Bucket) -> None:
-    number: Any = np.int64(3)
-    done = import_rows(bucket, pa.Table.from_pylist(ROWS), ORDERS, schema=OURS, schema_version=number)
-    assert (done.schema_version, type(done.schema_version)) == (3, int)
-    assert read(bucket, schema_version=number) == ROWS
-    for wrong in (np.bool_(True), np.float64(3)):
-        with pytest.raises(InvalidOptionError):
-            read(bucket, schema_version=wrong)
-
-
 def test_json_and_primitives(bucket: Bucket) -> None:
     import_rows(bucket, pa.Table.from_pylist(ROWS), "public/default/json", schema=OURS, schema_type="json")
     assert read(bucket, "public/default/json") == ROWS
@@ -232,38 +220,6 @@ def test_the_number_is_that_of_the_equal_schema(bucket: Bucket) -> None:
     assert read(bucket, schema_version=5) == [*ROWS, {"a": 1, "b": "z"}]
 
 
-def test_what_a_deletion_hides_is_not_the_number(bucket: Bucket) -> None:
-    save(bucket, 0, OURS, 1000)
-    save(bucket, 1, None, 2000)
-    with pytest.raises(InvalidOptionError, match="has to be given"):
-        import_rows(bucket, pa.Table.from_pylist(ROWS), ORDERS, schema=OURS)
-    save(bucket, 2, OURS, 3000)
-    assert import_rows(bucket, pa.Table.from_pylist(ROWS), ORDERS, schema=OURS).schema_version == 2
-
-
-def test_numbers_that_a_deletion_hides_are_refused_unless_somebody_says_what_they_mean(bucket: Bucket) -> None:
-    save(bucket, 1, None, 2000)
-    rows = pa.Table.from_pylist(ROWS)
-    for number in (0, 1):
-        with pytest.raises(
-            SchemaConflictError, match=f"schema version {number} is not known, and hidden by a deletion"
-        ):
-            import_rows(bucket, rows, ORDERS, schema=OURS, schema_version=number)
-    assert not bucket.refresh().topics()
-    import_rows(bucket, rows, ORDERS, schema=OURS, schema_version=2)
-    save(bucket, 0, OURS, source=BY_HAND)
-    import_rows(bucket, rows, ORDERS, schema=OURS, schema_version=0)
-    assert read(bucket) == [*ROWS, *ROWS]
-    take_back(bucket)
-    with pytest.raises(UndecodableValueError, match=r"it may be either"):
-        read(bucket)
-    # One for any version tells nothing of rows whose schema is known.
-    save(bucket, ANY_VERSION, THEIRS, source=BY_HAND)
-    assert read(bucket, on_undecodable="null") == [*ROWS, None, None]
-    save(bucket, 0, OURS, 1000)
-    assert read(bucket) == [*ROWS, *ROWS]
-
-
 def test_rows_stay_what_they_are_when_the_schema_by_hand_is_taken_back(bucket: Bucket) -> None:
     save(bucket, 0, OURS, source=BY_HAND)
     import_rows(bucket, pa.Table.from_pylist(ROWS), ORDERS, schema=OURS)
@@ -273,36 +229,6 @@ def test_rows_stay_what_they_are_when_the_schema_by_hand_is_taken_back(bucket: B
     save(bucket, 0, THEIRS, 1000)
     with pytest.raises(UndecodableValueError, match="it may be either"):
         read(bucket)
-
-
-def test_a_number_under_which_other_rows_were_written_is_refused_also_where_one_by_hand_hides_that(
-    bucket: Bucket,
-) -> None:
-    save(bucket, 0, THEIRS, source=BY_IMPORT)
-    save(bucket, 0, OURS, source=BY_HAND)
-    with pytest.raises(SchemaConflictError, match="what is given by hand hides it, and may be taken back"):
-        import_rows(bucket, pa.Table.from_pylist(ROWS), ORDERS, schema=OURS)
-    assert not bucket.refresh().topics()
-
-
-def test_a_number_that_is_known_by_hand_as_of_a_time_alone_is_refused(bucket: Bucket) -> None:
-    save(bucket, 0, OURS, 1000, source=BY_HAND)
-    with pytest.raises(SchemaConflictError, match="by hand as of a time alone"):
-        import_rows(bucket, pa.Table.from_pylist(ROWS), ORDERS, schema=OURS)
-    save(bucket, 0, OURS, 2000)
-    import_rows(bucket, pa.Table.from_pylist(ROWS), ORDERS, schema=OURS)
-    assert read(bucket) == ROWS
-
-
-def test_rows_older_than_what_the_cluster_registered_are_refused(bucket: Bucket) -> None:
-    save(bucket, 0, OURS, 1_800_000_000_000)
-    rows = pa.Table.from_pylist([{**one, "publish_time": 1_700_000_000_000} for one in ROWS])
-    with pytest.raises(InvalidRowsError, match="readers would take the number for that of an older schema"):
-        import_rows(bucket, rows, ORDERS, schema=OURS)
-    assert not bucket.refresh().topics()
-    save(bucket, 0, OURS, source=BY_HAND)
-    import_rows(bucket, rows, ORDERS, schema=OURS)
-    assert read(bucket) == ROWS
 
 
 def test_a_topic_whose_schemas_nobody_saved_needs_the_number(tmp_path: Path) -> None:
@@ -342,17 +268,6 @@ def test_what_fails_writes_nothing(bucket: Bucket) -> None:
         assert list(bucket.raw_store.list_pages()) in ([], [[]])
 
 
-def test_of_two_imports_at_once_one_defines_the_number(place: Place) -> None:
-    def rival() -> None:
-        import_rows(opened(place), pa.Table.from_pylist(ROWS), ORDERS, schema=THEIRS)
-
-    with pytest.raises(SchemaConflictError, match="schema version 0 is another one"):
-        import_rows(opened(place), Meeting(rival), ORDERS, schema=OURS)
-    bucket = opened(place)
-    assert read(bucket) == [{"b": one["b"], "a": one["a"]} for one in ROWS]
-    assert len(list(bucket.catalog.refs())) == 1
-
-
 def test_of_two_that_save_at_once_one_defines_the_number(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rival saves between our last look and our own object."""
     put, rivals = (
@@ -380,26 +295,6 @@ def test_a_schema_that_is_saved_meanwhile(bucket: Bucket, source: str) -> None:
     assert not bucket.refresh().topics()
 
 
-def test_a_number_that_the_cluster_gives_again_after_rows_were_written_by_what_it_told_before(bucket: Bucket) -> None:
-    """What is saved when rows are written is old: nobody has saved yet that the number was given again."""
-    save(bucket, 0, OURS, 1_600_000_000_000)
-    rows = pa.Table.from_pylist([{**one, "publish_time": 1_700_000_000_000} for one in ROWS])
-    import_rows(bucket, rows, ORDERS, schema=OURS)
-    assert [one.source for one in bucket.schemas_of(ORDERS).versions] == ["http://a"]
-    save(bucket, 0, THEIRS, 1_650_000_000_000)
-    with pytest.raises(UndecodableValueError, match="another one for imported rows"):
-        read(bucket)
-    save(bucket, 0, OURS, source=BY_HAND)
-    assert read(bucket) == ROWS
-
-
-def test_partitions_share_the_schema(bucket: Bucket) -> None:
-    for number in range(2):
-        import_rows(bucket, pa.Table.from_pylist(ROWS), f"{ORDERS}-partition-{number}", schema=OURS)
-    assert len(bucket.schemas_of(ORDERS).versions) == 1
-    assert sorted(one["a"] for one in read(bucket)) == [1, 1, 2, 2]
-
-
 def test_rows_that_bring_the_number_of_another_schema_are_told_of(bucket: Bucket, tmp_path: Path) -> None:
     """A column ``schema_version`` is the number that it is in the rows' own topic: in another one it may mean another schema."""
     import_rows(
@@ -424,3 +319,26 @@ def test_rows_that_bring_the_number_of_another_schema_are_told_of(bucket: Bucket
     )
     with pytest.warns(NamedSchemasWarning, match="public/x/others has schemas"):
         import_rows(bucket, prices, "public/x/others")
+
+
+UNSURE: dict[str, tuple[list[tuple[Any, ...]], dict[str, Any], type[LedgerfsError], str]] = {
+    "a deletion hides it": ([(0, OURS, 1000), (1, None, 2000)], {}, InvalidOptionError, "has to be given"),
+    "none, before a deletion": ([(1, None, 2000)], {"schema_version": 0}, SchemaConflictError, "0 is not known, and hidden"),
+    "of the deletion": ([(1, None, 2000)], {"schema_version": 1}, SchemaConflictError, "1 is not known, and hidden"),
+    "by hand over that of other rows": (
+        [(0, THEIRS, None, BY_IMPORT), (0, OURS, None, BY_HAND)], {}, SchemaConflictError, "by hand hides it, and may be taken back",
+    ),
+    "by hand as of a time": ([(0, OURS, 1000, BY_HAND)], {}, SchemaConflictError, "by hand as of a time alone"),
+    "registered later": ([(0, OURS, 1_800_000_000_000)], {}, InvalidRowsError, "for that of an older schema"),
+}  # fmt: skip
+"""What is saved (number, schema, time, source), the options of an import, and how it is refused; `tests/model` tries all of it."""
+
+
+def test_numbers_that_may_mean_another_schema_to_readers_are_refused(bucket: Bucket) -> None:
+    rows = pa.Table.from_pylist([{**one, "publish_time": 1_700_000_000_000} for one in ROWS])
+    for number, (what, (saved, options, error, told)) in enumerate(UNSURE.items()):
+        for one in saved:
+            save(bucket, *one, topic=f"{ORDERS}{number}")
+        with pytest.raises(error, match=told):
+            import_rows(bucket, rows, f"{ORDERS}{number}", schema=OURS, **options)
+        assert not bucket.refresh().topics(), what

@@ -20,14 +20,14 @@ import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.errors import AmbiguousLedgerError, LedgerExistsError, LedgerfsError, NotFoundError, StaleObjectError
+from ledgerfs.errors import LedgerExistsError, LedgerfsError, StaleObjectError
 from ledgerfs.formats.pulsar_blob.index import parse_index
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.fuse_mount.operations import MountedBucket, MountOptions
 from ledgerfs.layouts.pulsar_blob.new_ledger import made_up_user_metadata
 from ledgerfs.storage.folders.writes import LocalWrites
 from ledgerfs.storage.s3.writes import S3Writes
-from ledgerfs.vfs.tree import tree_of
+from ledgerfs.writing.bucket_copy import CopyOutcome, copy_rows, rows_to_copy
 from ledgerfs.writing.claims import IfExists
 from ledgerfs.writing.imports import import_rows
 from tests.support.commands import output, run
@@ -37,13 +37,11 @@ from tests.support.forked import can_be_forked
 from tests.support.ledgers import Offload, offload, put_in_folder
 from tests.support.s3 import S3Server, environment_of
 from tests.support.s3_log import requests_of
-from tests.support.writes import Place, folder_place, s3_place
+from tests.support.writes import Place, folder_place, s3_place, when_listed
 
 TOPIC = "persistent://public/default/orders"
 FOLDER = "entries/public/default/orders"
 PATH = f"{FOLDER}/7.entries"
-OTHER = "public/default/persistent/other"
-
 OURS, THEIRS = ([frame(metadata(sequence_id=n), text) for n in range(9)] for text in (b"ours", b"theirs, longer"))
 OUR_RECORDS, THEIR_RECORDS = offload(OURS).records, offload(THEIRS).records
 
@@ -182,26 +180,6 @@ def test_imports_of_several_processes_at_once_all_stay(place: Place, tmp_path: P
     assert len(place.ledgers()) == 3
 
 
-def test_an_import_with_a_kept_catalog_does_not_hide_what_came_since(place: Place, tmp_path: Path) -> None:
-    files = rows_file(tmp_path, 3)
-    kept = {**environment(place, tmp_path / "ours"), "LEDGERFS_CATALOG_MAX_AGE": "3600"}
-    run("import", str(files[0]), place.url, TOPIC, env=kept)
-    run("topics", place.url, env=kept)
-    run("import", str(files[1]), place.url, TOPIC, env=environment(place, tmp_path / "theirs"))
-    run("import", str(files[2]), place.url, TOPIC, env=kept)
-    assert values(place) == [f"{number}-{row}".encode() for number in range(3) for row in range(10)]
-
-
-def test_our_ids_are_none_that_a_cluster_hands_out(place: Place, views: Views) -> None:
-    """A live cluster goes on behind the greatest id of the bucket; one of ours there would be hidden by its ledger."""
-    put_objects(place, offload(THEIRS, 41, uuid=1, name="public/default/persistent/orders"))
-    ledger_id = imported(views.bucket(), "ours")
-    assert 2**52 <= ledger_id < 2**53
-    assert int(float(ledger_id)) == ledger_id
-    put_objects(place, offload(THEIRS, 42, uuid=2, name="public/default/persistent/orders"))
-    assert values(place) == [b"theirs, longer"] * 18 + [b"ours"]
-
-
 @pytest.mark.long
 def test_ids_ascend_in_a_topic_also_when_the_clock_is_set_back(
     place: Place, views: Views, monkeypatch: pytest.MonkeyPatch
@@ -219,23 +197,6 @@ def test_ids_ascend_in_a_topic_also_when_the_clock_is_set_back(
     with monkeypatch.context() as patch:
         patch.setattr("ledgerfs.writing.own_ids.time", SimpleNamespace(time=lambda: clock[0]))
         assert imported(views.bucket(), "other", topic="public/default/other") < made[-1]
-
-
-def test_two_of_our_ids_that_meet_are_told(
-    place: Place, views: Views, monkeypatch: pytest.MonkeyPatch, before_index: list[Callable[[], object]]
-) -> None:
-    """The same millisecond and the same eleven random bits."""
-    theirs = views.bucket()
-    met = 2**52 + ((1_800_000_000_000 - 1_735_689_600_000) << 11) + 5
-    before_index.append(lambda: imported(theirs, "theirs", topic="public/default/other", ledger_id=met))
-    monkeypatch.setattr("ledgerfs.writing.own_ids.time", SimpleNamespace(time=lambda: 1_800_000_000.0))
-    monkeypatch.setattr("ledgerfs.writing.own_ids.secrets", SimpleNamespace(randbelow=lambda _: 5))
-    with pytest.raises(
-        LedgerExistsError, match=r"somebody else has written ledger .* of persistent://public/default/other"
-    ):
-        imported(views.bucket(), "ours")
-    assert values(place, "public/default/other") == [b"theirs"]
-    assert len(place.objects()) == 2
 
 
 # Ids that a user names
@@ -306,38 +267,14 @@ def test_who_publishes_later_gives_way(
 
 
 @for_each("way", WAYS)
-def test_who_is_first_stays_when_a_second_one_comes(
-    way: Callable[[Views], None],
-    new_place: NewPlace,
-    tmp_path_factory: pytest.TempPathFactory,
-    before_index: list[Callable[[], object]],
-) -> None:
-    """Ours is published and confirmed while theirs is about to be: theirs gives way."""
-    place = new_place()
-    views = Views(place, tmp_path_factory.mktemp("case"))
-    before_index.append(lambda: way(views))
-    with pytest.raises(LedgerExistsError, match="meanwhile"):
-        views.fs().pipe_file(PATH, THEIR_RECORDS)
-    assert not before_index
-    assert len(place.objects()) == 2
-    assert shown(place) == [(TOPIC, 7, 0)]
-
-
-@for_each("way", WAYS)
 def test_what_is_removed_before_it_is_confirmed_is_no_success(
-    way: Callable[[Views], None], new_place: NewPlace, tmp_path_factory: pytest.TempPathFactory
+    way: Callable[[Views], None], new_place: NewPlace, case_path: Path
 ) -> None:
-    place, listed = new_place(), Bucket.list_to_write
-    views = Views(place, tmp_path_factory.mktemp("case"))
+    place = new_place()
+    views = Views(place, case_path)
     theirs = views.bucket()
-
-    def list_to_write(self: Bucket, *arguments: Any) -> Any:
-        for key in sorted(place.objects(), reverse=True):
-            theirs.raw_store.writes.delete(key)
-        return listed(self, *arguments)
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Bucket, "list_to_write", list_to_write)
+        when_listed(patch, lambda: remove_all_of(place, theirs), is_before=True)
         with pytest.raises(StaleObjectError, match="removed or replaced"):
             way(views)
     assert place.objects() == set()
@@ -349,13 +286,13 @@ def test_a_further_copy_hides_nothing_that_comes_meanwhile(
     way: Callable[[Views], None],
     rival: list[bytes],
     new_place: NewPlace,
-    tmp_path_factory: pytest.TempPathFactory,
+    case_path: Path,
     before_index: list[Callable[[], object]],
 ) -> None:
     place = new_place()
     theirs = offload(rival, 7, uuid=9, name="public/default/persistent/orders")
     before_index.append(lambda: put_objects(place, theirs))
-    views = Views(place, tmp_path_factory.mktemp("case"), write_options={"if_exists": "new-copy"})
+    views = Views(place, case_path, write_options={"if_exists": "new-copy"})
     if rival is OURS:
         way(views)
         assert place.ledgers() == [OUR_RECORDS] * 2
@@ -385,65 +322,15 @@ def test_rows_that_are_imported_are_no_further_copy(
 # Views that are not of today
 
 
-def test_skip_writes_what_another_process_removed(place: Place, views: Views) -> None:
-    ours, theirs = views.fs(catalog_max_age=3600), views.fs()
-    ours.pipe_file(PATH, OUR_RECORDS)
-    assert ours.exists(PATH)
-    theirs.rm(PATH)
-    ours.pipe_file(PATH, OUR_RECORDS, if_exists="skip")
-    assert place.ledgers() == [OUR_RECORDS]
-    assert ours.cat_file(PATH) == OUR_RECORDS
-    ours.pipe_file(PATH, OUR_RECORDS, if_exists="skip")
-    theirs.rm(PATH)
-    ours.invalidate_cache()
-    ours.pipe_file(PATH, OUR_RECORDS, if_exists="skip")
-    assert place.ledgers() == [OUR_RECORDS]
-
-
-@for_each(
-    ("there", "says"),
-    [
-        (offload(THEIRS, 7, uuid=9), "9 entries of .* bytes, which is not the same"),
-        (offload(OURS[:-1], 7, uuid=9), "8 entries of .* bytes, which is not the same"),
-        (offload(OURS, 7, uuid=9, name=OTHER), "of persistent://public/default/other"),
-    ],
-)
-def test_skip_takes_no_other_ledger_for_the_same(
-    there: Offload, says: str, new_place: NewPlace, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    place = new_place()
-    put_objects(place, there)
-    fs = Views(place, tmp_path_factory.mktemp("case")).fs(write_options={"if_exists": "skip"})
-    with pytest.raises(LedgerExistsError, match=says):
-        fs.pipe_file(PATH, OUR_RECORDS)
-    assert place.ledgers() == [there.records]
-
-
 def test_skip_looks_again_at_what_it_relied_on(place: Place, views: Views, monkeypatch: pytest.MonkeyPatch) -> None:
     """Removed between the listing and the look at the ledger itself: then it is written. Removed behind both: then it is told."""
     ours, theirs = views.fs(), views.bucket()
     ours.pipe_file(PATH, OUR_RECORDS)
-    listed, calls = Bucket.list_to_write, []
-
-    def list_to_write(self: Bucket, *arguments: Any) -> Any:
-        catalog = listed(self, *arguments)
-        calls.append(None)
-        if len(calls) == 1:
-            remove_all_of(place, theirs)
-        return catalog
-
-    monkeypatch.setattr(Bucket, "list_to_write", list_to_write)
-    ours.pipe_file(PATH, OUR_RECORDS, if_exists="skip")
+    with monkeypatch.context() as patch:
+        when_listed(patch, lambda: remove_all_of(place, theirs), at=1)
+        ours.pipe_file(PATH, OUR_RECORDS, if_exists="skip")
     assert place.ledgers() == [OUR_RECORDS]
-
-    def list_late(self: Bucket, *arguments: Any) -> Any:
-        calls.append(None)
-        if len(calls) == 2:
-            remove_all_of(place, theirs)
-        return listed(self, *arguments)
-
-    calls.clear()
-    monkeypatch.setattr(Bucket, "list_to_write", list_late)
+    when_listed(monkeypatch, lambda: remove_all_of(place, theirs), at=2, is_before=True)
     with pytest.raises(StaleObjectError, match="removed or replaced it; write it again"):
         ours.pipe_file(PATH, OUR_RECORDS, if_exists="skip")
 
@@ -494,35 +381,10 @@ def test_one_call_does_not_write_one_id_twice(place: Place, views: Views) -> Non
 # Removing
 
 
-def test_what_is_removed_by_a_stale_view_is_gone_or_told(place: Place, views: Views) -> None:
-    put_objects(place, offload(OURS, 7, uuid=1))
-    ours = views.fs(catalog_max_age=3600)
-    assert ours.exists(PATH)
-    put_objects(place, offload(THEIRS, 7, uuid=2))
-    with pytest.warns(UserWarning, match="7.entries is still there: a further copy"):
-        ours.rm(PATH)
-    ours.rm(PATH)
-    assert place.objects() == set()
-    put_objects(place, offload(OURS, 8, uuid=1))
-    ours.rm(f"{FOLDER}/8.entries")
-    assert place.objects() == set()
-
-
-def test_what_another_process_wrote_is_found_to_be_removed(place: Place, views: Views) -> None:
-    ours = views.fs(catalog_max_age=3600)
-    with pytest.raises(NotFoundError):
-        ours.rm(PATH)
-    put_objects(place, offload(THEIRS, 7, uuid=2), offload(THEIRS, 8, uuid=3))
-    ours.rm(FOLDER, recursive=True)
-    assert place.objects() == set()
-
-
 @for_each("what", ["path", "directory", "mount"])
-def test_what_comes_while_others_are_removed_is_told(
-    what: str, new_place: NewPlace, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_what_comes_while_others_are_removed_is_told(what: str, new_place: NewPlace, case_path: Path) -> None:
     place = new_place()
-    views = Views(place, tmp_path_factory.mktemp("case"))
+    views = Views(place, case_path)
     put_objects(place, offload(OURS, 7, uuid=1))
     fs, mounted = views.fs(), MountedBucket(views.bucket(), MountOptions(is_writable=True))
     new = offload(THEIRS, 8 if what == "directory" else 7, uuid=2)
@@ -559,67 +421,25 @@ def source(tmp_path: Path) -> Place:
     return made
 
 
-def offloaded(source: Place, place: Place, tmp_path: Path, *options: str, code: int = 0) -> dict[int, dict[str, Any]]:
-    text = output(
-        "offload", source.url, place.url, "--json", *options, code=code, env=environment(place, tmp_path / "offload")
-    )
-    return {row["source_ledger_id"]: row for row in json.loads(text)}
-
-
-def test_two_clusters_may_have_one_backup(source: Place, place: Place, tmp_path: Path) -> None:
-    """One id of two topics is two ledgers, whoever comes first."""
-    other = folder_place(tmp_path / "other")
-    put_objects(other, offload(THEIRS, 7, uuid=9, name=OTHER))
-    for _ in range(2):
-        for one in (source, other):
-            assert "failed" not in {row["outcome"] for row in offloaded(one, place, tmp_path).values()}
-    assert shown(place) == [(TOPIC, 7, 0), (TOPIC, 8, 0), ("persistent://public/default/other", 7, 0)]
-    bucket = open_bucket(place.url, place.options)
-    with pytest.raises(AmbiguousLedgerError, match=r"name one: .*orders, .*other"):
-        bucket.ledger(7)
-    assert bucket.ledger(7, topic="public/default/other").length == sum(map(len, THEIRS))
-    assert tree_of(bucket).node("entries/public/default/other/7.entries").size == len(THEIR_RECORDS)
-    assert tree_of(bucket).node(PATH).size == len(OUR_RECORDS)
-    env = environment(place, tmp_path / "info")
-    assert "name one" in run("info", place.url, "7", code=2, env=env).stderr.decode()
-    assert json.loads(output("info", place.url, "7", "--topic", "public/default/other", "--json", env=env))
-    run("verify", place.url, env=env)
-    # Who picks an id by hand is not to make a third one.
-    (tmp_path / "rows.jsonl").write_text('{"value": "x"}\n')
-    done = run(
-        "import", str(tmp_path / "rows.jsonl"), place.url, "public/default/third", "--ledger-id", "7", code=2, env=env
-    )
-    assert "has ledger 7 already, of persistent://public/default/" in done.stderr.decode()
-
-
 @pytest.mark.parametrize("when", ["at once", "in the end"])
 def test_what_is_removed_from_a_target_is_not_there_already(
     when: str, source: Place, place: Place, views: Views, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ledgerfs.writing.bucket_copy import CopyOutcome, copy_rows, rows_to_copy
-
     bucket, target, theirs = open_bucket(source.url), views.bucket(), views.bucket()
     rows = rows_to_copy(bucket.catalog, None, all_copies=True)
     assert {one.outcome for one in copy_rows(bucket, target, rows)} == {CopyOutcome.COPIED}
-    listed, calls = Bucket.list_to_write, []
-
-    def list_to_write(self: Bucket, *arguments: Any) -> Any:
-        if self is target:
-            calls.append(None)
-        if when == "in the end" and len(calls) == 2:
-            remove_all_of(place, theirs)
-        catalog = listed(self, *arguments)
-        if when == "at once" and len(calls) == 1:
-            remove_all_of(place, theirs)
-        return catalog
-
-    monkeypatch.setattr(Bucket, "list_to_write", list_to_write)
-    found = {one.outcome for one in copy_rows(bucket, target, rows)}
-    if when == "at once":
-        assert found == {CopyOutcome.COPIED}
-        assert place.ledgers() == [OUR_RECORDS] * 2
-    else:
-        assert found == {CopyOutcome.FAILED}
+    is_late = when == "in the end"
+    when_listed(
+        monkeypatch,
+        lambda: remove_all_of(place, theirs),
+        at=2 if is_late else 1,
+        by=lambda one: one is target,
+        is_before=is_late,
+    )
+    assert {one.outcome for one in copy_rows(bucket, target, rows)} == {
+        CopyOutcome.FAILED if is_late else CopyOutcome.COPIED
+    }
+    assert place.ledgers() == ([] if is_late else [OUR_RECORDS] * 2)
 
 
 def test_a_source_is_listed_anew_and_what_vanishes_from_it_is_named(
@@ -630,17 +450,6 @@ def test_a_source_is_listed_anew_and_what_vanishes_from_it_is_named(
     put_objects(source, offload(THEIRS, 9, uuid=9))
     text = output("offload", source.url, place.url, "--json", env=kept)
     assert sorted(row["source_ledger_id"] for row in json.loads(text)) == [7, 8, 9]
-
-
-def test_a_ledger_that_vanishes_while_it_is_copied_is_a_failure(source: Place, place: Place) -> None:
-    from ledgerfs.writing.bucket_copy import CopyOutcome, copy_rows, rows_to_copy
-
-    bucket = open_bucket(source.url)
-    rows = rows_to_copy(bucket.catalog, None, all_copies=True)
-    for key in offload(OURS, 8, uuid=2).objects:
-        source.clean.raw_store.writes.delete(key)
-    found = list(copy_rows(bucket, open_bucket(place.url, place.options), rows))
-    assert {one.source.ledger_id: one.outcome for one in found} == {7: CopyOutcome.COPIED, 8: CopyOutcome.FAILED}
 
 
 def test_what_a_folder_cannot_show_of_one_id_is_its_owner(tmp_path: Path) -> None:

@@ -53,35 +53,18 @@ def test_golden_checksums_are_those_of_hadoop(golden_mapfiles: Path) -> None:
         assert parsed.wrong_chunks(memoryview(data), 0) == []
 
 
-@pytest.mark.parametrize("name", ["data", "index"])
-def test_any_byte_of_the_golden_set(name: str, golden_mapfiles: Path, tmp_path: Path) -> None:
-    """Also those of the sync marker in the header, and the version's neighbours, which nothing else covers."""
-    source = next(path for path in golden_mapfiles.rglob("data") if path.parent.parent.name == "plain").parent
-    folder = tmp_path / source.relative_to(golden_mapfiles / "bucket")
-    for path in source.iterdir():
-        put_file(folder / path.name, path.read_bytes())
-    url = f"file://{tmp_path}"
-    assert found_in(url) == []
-    crc = bytearray((folder / f".{name}.crc").read_bytes())
-    crc[9] ^= 1
-    put_file(folder / f".{name}.crc", bytes(crc))
-    (finding,) = found_in(url)
-    assert (finding.severity, finding.kind, finding.offset) == (Severity.DAMAGE, "chunk-mismatch", 0)
-    assert finding.key is not None
-    assert finding.key.endswith(f"/{name}")
-
-
 def test_the_chunk_is_named(made: MadeMapFile, tmp_path: Path) -> None:
-    for size in (512, 100, 4096, 50 << 20):
-        folder = tmp_path / str(size)
+    for name, size in (("data", 512), ("data", 100), ("data", 4096), ("data", 50 << 20), ("index", 100)):
+        folder = tmp_path / f"{name}-{size}"
         url = put(folder, made, size)
         assert found_in(url) == []
-        at = len(made.data) - 3
-        put_file(folder / made.folder / "data", made.data[:at] + b"?" + made.data[at + 1 :])
+        content = getattr(made, name)
+        at = len(content) - 3
+        put_file(folder / made.folder / name, content[:at] + b"?" + content[at + 1 :])
         chunks = [one for one in found_in(url) if one.kind == "chunk-mismatch"]
-        assert [one.offset for one in chunks] == [at // size * size], size
-        told = f"to {len(made.data) - 1} are not those of Hadoop's checksums in {made.folder}/.data.crc"
-        assert told in chunks[0].message, size
+        assert [one.offset for one in chunks] == [at // size * size], (name, size)
+        told = f"to {len(content) - 1} are not those of Hadoop's checksums in {made.folder}/.{name}.crc"
+        assert told in chunks[0].message, (name, size)
         assert not [one for one in verify(open_bucket(url), quick=True).findings if one.kind == "chunk-mismatch"]
 
 

@@ -14,15 +14,11 @@ from ledgerfs.catalog.ledger_ref import CatalogState
 from ledgerfs.catalog.missing_ledgers import GapKind
 from ledgerfs.errors import (
     CorruptLedgerError,
-    LedgerExistsError,
     MissingLedgerError,
     NotFoundError,
-    ReadOnlyError,
-    StaleObjectError,
     UnplacedLedgersWarning,
 )
 from ledgerfs.formats.mapfile.header import RecordCompression
-from ledgerfs.fsspec_impl.filesystem import LedgerFileSystem
 from ledgerfs.layouts.mapfile import layout as mapfile_layout
 from ledgerfs.repair.plan import plan_repair
 from ledgerfs.storage.folders.store import LocalStore
@@ -158,24 +154,6 @@ def test_a_folder_that_is_deleted_between_listing_and_reading(tmp_path: Path, mo
     assert len(values(url)) == 5
 
 
-def test_kept_catalogs_know_what_changed(tmp_path: Path) -> None:
-    first, second = mapfile(messages(1, 10), 1), mapfile(messages(2, 10), 2)
-    url = put_mapfiles(tmp_path / "bucket", first, second)
-    before = list(open_bucket(url).catalog.refs())
-    assert list(open_bucket(url, catalog_max_age=600).catalog.refs()) == before
-    # Of other bytes, as many, at the same time: only the file is another one.
-    put_mapfiles(tmp_path / "bucket", mapfile(messages(1, 10), 1, created_ms=first.ledger_id + 5))
-    after = list(open_bucket(url).catalog.refs())
-    assert after[1] == before[1]
-    assert after[0].version != before[0].version
-    assert after[0].created_ms == 6
-    (tmp_path / "bucket" / second.folder / "index").unlink()
-    assert [len(ref.objects) for ref in open_bucket(url).catalog.refs()] == [2, 1]
-    stale = open_bucket(url).reader(before[0])
-    with pytest.raises(StaleObjectError):
-        stale.read(0, 0)
-
-
 def test_names_begin_where_the_metadata_says(tmp_path: Path) -> None:
     for number, (base, name) in enumerate(product(["", "pulsar", "a/b"], [NAME, V1])):
         root = tmp_path / str(number)
@@ -188,11 +166,6 @@ def test_names_begin_where_the_metadata_says(tmp_path: Path) -> None:
         # A partial one beside it is of the same topic, though nothing but its path tells.
         put_file(root / base / name / f"2-{made.uuid}" / "data", b"")
         assert [one.ledger_id for one in open_bucket(url).catalog.missing_of(name)] == [2], (base, name)
-
-
-def test_metadata_without_a_name(tmp_path: Path) -> None:
-    url = put_mapfiles(tmp_path, mapfile(messages(1, 5), told=None), base="pulsar")
-    assert len(values(url)) == 5
 
 
 def test_two_layouts_in_one_bucket(tmp_path: Path) -> None:
@@ -220,21 +193,6 @@ def test_two_layouts_in_one_bucket(tmp_path: Path) -> None:
     one, other_one = (open_bucket(url, layout=layout) for layout in ("pulsar_blob", "mapfile"))
     assert [ref.ledger_id for ref in one.catalog.refs()] == [1, 2]
     assert [ref.ledger_id for ref in other_one.catalog.refs()] == [2, 3]
-
-
-def test_half_an_upload_of_the_one_is_made_up_for_by_the_other(tmp_path: Path) -> None:
-    made = mapfile(messages(1, 10), 1)
-    put_in_folder(tmp_path, offload(made.entries, 1, uuid=101))
-    url = put_mapfiles(tmp_path, made)
-    for name in ("data", "index"):
-        put_file(tmp_path / made.folder / name, b"")
-    assert len(values(url)) == 10
-    assert kinds_of(url) == []
-    # Of what has bytes that nobody can read, nothing tells whether it is the same.
-    put_file(tmp_path / made.folder / "data", made.data[:100])
-    with pytest.raises(MissingLedgerError):
-        values(url)
-    assert kinds_of(url) == ["partial-ledger"]
 
 
 UNCOMPRESSED = MapFileWriter(compression=RecordCompression.NONE)
@@ -309,47 +267,6 @@ def test_nameless_ledgers_are_of_the_topic_whose_folder_they_are_in(base: str, t
     # Where metadata in one folder has two names, the longer one counts, in whatever order they were listed.
     put_mapfiles(tmp_path / "tier", mapfile(messages(4, 2), 4, name=V1, told=V1.removeprefix("public/")), base=base)
     assert {one.managed_ledger: one.ledgers for one in open_bucket(url).topics()}[V1] == 2
-
-
-def test_nothing_is_deleted_or_mended(tmp_path: Path, s3: S3Server, s3_bucket: str) -> None:
-    made = mapfile(messages(1, 5), 1)
-    url = put_mapfiles(tmp_path, made)
-    fs = LedgerFileSystem(url, target_protocol="file")
-    with pytest.raises(ReadOnlyError, match="only reads"):
-        fs.rm("entries/public/default/orders/1.entries")
-    assert len(values(url)) == 5
-    for key, data in made.objects.items():
-        s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data)
-    assert plan_repair(open_bucket(f"s3://{s3_bucket}", s3.options)).items == ()
-
-
-def test_what_is_written_lies_beside(tmp_path: Path) -> None:
-    """An id that a ledger of this layout has, or the rest of one, is taken."""
-    taken, partial = mapfile(messages(1, 5), 1), mapfile(messages(2, 5), 2)
-    url = put_mapfiles(tmp_path, taken)
-    put_file(tmp_path / partial.folder / "data", partial.data[:100])
-    fs = LedgerFileSystem(url, target_protocol="file")
-    for ledger_id in (1, 2):
-        with pytest.raises(LedgerExistsError):
-            fs.pipe_file(f"entries/public/default/orders/{ledger_id}.entries", partial.records)
-    fs.pipe_file("entries/public/default/orders/3.entries", partial.records)
-    assert len(values(url, on_corrupt="skip")) == 10
-    assert [ref.layout for ref in open_bucket(url).catalog.refs()] == [1, 0]
-
-
-def test_folders_of_others_are_one_key_each(tmp_path: Path) -> None:
-    url = put_mapfiles(tmp_path, mapfile(messages(1, 5), 1))
-    for name in ("a", "b/c", "b/d"):
-        put_file(tmp_path / "exports" / name, b"?")
-    (tmp_path / "exports" / "loop").symlink_to(tmp_path)
-    put_file(tmp_path / "public" / "note.txt", b"?")
-    (finding,) = verify(open_bucket(url)).findings
-    assert finding.kind == "foreign-keys"
-    assert "'exports/'" in finding.message
-    assert "'public/note.txt'" in finding.message
-    assert len(values(url)) == 5
-    # Links may be followed, in circles as well.
-    assert open_bucket(url, {"follow_links": True}).topic(TOPIC).scan().to_table().num_rows == 5
 
 
 def test_catalogs_are_read_some_folders_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

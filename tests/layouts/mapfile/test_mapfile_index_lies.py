@@ -19,7 +19,6 @@ from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.layouts.mapfile import loading, positions
 from ledgerfs.storage.objects import ReadRequest
 from ledgerfs.verification import verify
-from ledgerfs.writing.copy_ledgers import copy_ledgers
 from tests.support.ledgers import CREATED_MS
 from tests.support.mapfile_buckets import LONG_AGO, MadeMapFile, mapfile, messages, put_mapfiles
 from tests.support.mapfiles import MapFileWriter
@@ -128,21 +127,6 @@ def test_whole_ledgers_are_whole(compression: RecordCompression, tmp_path: Path)
     report = verify(bucket)
     assert kinds_of(report) == {key: {"wrong-index"} for key in lies}
     assert report.entries == 310 * len(lies)
-
-
-def test_they_are_copied(tmp_path: Path) -> None:
-    source, target = tmp_path / "a", tmp_path / "b"
-    target.mkdir()
-    lies = list(product(["the last one +1", "the last one -200", "more", "of another"], RecordCompression))
-    for number, (lie, compression) in enumerate(lies, 101):
-        name = f"public/default/persistent/orders{number}"
-        made = mapfile(ENTRIES, number, name=name, writer=WRITERS[compression])
-        made = replace(made, index=lying(lie, compression, made))
-        url = put_beside_another(source, number - 100, made, YOUNG)
-    copy_ledgers(open_bucket(url), open_bucket(f"file://{target}"))
-    copied = open_bucket(f"file://{target}")
-    for number, case in enumerate(lies, 101):
-        assert copied.topic(f"public/default/orders{number}").count() == 310, case
 
 
 @pytest.mark.parametrize("kept", [1, 5])

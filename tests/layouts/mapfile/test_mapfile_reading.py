@@ -1,12 +1,9 @@
 """Entries of made-up MapFiles: every compression, any range, wherever it is damaged, whatever its index says."""
 
 import os
-import pickle
-from dataclasses import replace
 from functools import cache
 from itertools import product
 from pathlib import Path
-from uuid import UUID
 
 import pytest
 
@@ -75,23 +72,6 @@ def test_large_ledgers_begin_at_positions_of_the_index(compression: RecordCompre
     store.requests.clear()
     assert read_all(bucket.uncached_reader(ref), 1500, 1500) == LARGE[1500:1501]
     assert store.bytes_asked < 4 << 20
-
-
-@pytest.mark.parametrize("compression", RecordCompression)
-def test_a_topic_is_read_ahead_from_ledger_to_ledger(compression: RecordCompression, tmp_path: Path) -> None:
-    for ledger_id in (5, 6, 7):
-        put_mapfiles(tmp_path, replace(large(compression), ledger_id=ledger_id, uuid=str(UUID(int=ledger_id))))
-    bucket, store = remote(tmp_path)
-    bucket.load_catalog()
-    store.requests.clear()
-    table = bucket.topic("public/default/orders").scan().to_table()
-    assert table["ledger_id"].to_pylist() == [5] * 3000 + [6] * 3000 + [7] * 3000
-    assert table["entry_id"].to_pylist() == [*range(3000)] * 3
-    stored = sum(ref.stored for ref in bucket.catalog.refs())
-    assert stored <= store.bytes_asked <= stored + 200_000
-    again = pickle.loads(pickle.dumps(open_bucket(f"file://{tmp_path}")))
-    start = again.topic("public/default/orders").message("6:2999:-1")
-    assert start.entry_id == 2999
 
 
 @pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.compression.value)

@@ -12,7 +12,6 @@ from ledgerfs.catalog.findings import Finding
 from ledgerfs.catalog.reader import LedgerReader
 from ledgerfs.errors import CorruptLedgerError
 from ledgerfs.formats.mapfile.header import RecordCompression
-from ledgerfs.formats.mapfile.index import parse_index
 from ledgerfs.layouts.mapfile import resync
 from ledgerfs.verification import verify
 from tests.support.mapfile_buckets import MadeMapFile, mapfile, messages, put_file, put_mapfiles
@@ -185,19 +184,3 @@ def test_large_damage_is_passed_over_by_reading_it_once(tmp_path: Path) -> None:
     assert sorted([*found, *range(first, last + 1)]) == list(range(3000))
     assert (last - first) * 4000 < 6 << 20
     assert store.bytes_asked < 6 * len(made.data)
-
-
-@pytest.mark.parametrize("compression", [RecordCompression.NONE, RecordCompression.RECORD])
-@pytest.mark.parametrize("by", [1, 16, -20, 20])
-def test_single_positions_of_the_index(compression: RecordCompression, by: int, tmp_path: Path) -> None:
-    """Each has to be that of its key's record, or of the marker before it; before, only the right 8 MiB were asked for."""
-    writer = MapFileWriter(compression, index_interval=8)
-    made = mapfile(ENTRIES, writer=writer)
-    index = parse_index(made.index, data_size=len(made.data))
-    positions = index.positions.tolist()
-    positions[10] += by
-    put_mapfiles(tmp_path, made)
-    put_file(tmp_path / made.folder / "index", writer.index(zip(index.keys.tolist(), positions, strict=True)))
-    found = [one for one in verify(open_bucket(f"file://{tmp_path}")).findings if one.kind == "wrong-index"]
-    assert len(found) == 1
-    assert f"the index leads to byte {positions[10]} of the data for key {index.keys[10]}" in found[0].message
