@@ -1,22 +1,18 @@
 """``ledgerfs export`` as a user runs it: killed, interrupted, on a full disk, and run again."""
 
-import json
 import re
 import signal
 import time
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
-from ledgerfs import open_bucket
-from ledgerfs.cli.export import _KINDS
 from ledgerfs.tables.table_files import TABLE_KINDS
 from tests.support.commands import on_terminal, running
 from tests.support.commands import run as run_process
 from tests.support.each import for_each
 from tests.support.entries import frame, metadata
-from tests.support.invoked import output, run
+from tests.support.invoked import run
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.s3 import Fault, FaultProxy, S3Server, environment_of
 from tests.support.waiting import wait_until
@@ -42,24 +38,6 @@ def test_a_topic_is_exported_and_told_on_standard_error(golden_url: str, tmp_pat
         assert files(out) == sorted([*HIDDEN, f"26.{kind}", f"84.{kind}", f"123.{kind}"])
         again = run("export", golden_url, PLAIN, str(out), "--format", kind)
         assert again.stderr.decode() == f"{out}: 0 files, 0 messages, 0 B; 3 kept from before\n"
-
-
-def test_every_kind_can_be_asked_for() -> None:
-    assert tuple(TABLE_KINDS) == _KINDS
-    assert "Examples:\n" in output("export", "--help")
-
-
-def test_columns_times_and_transactions(golden_url: str, tmp_path: Path) -> None:
-    options = ["--columns", "value,key,publish_time", "--start", "2026-11-21T06:00:13.200Z", "--end", "2026-12-01"]
-    run("export", golden_url, "public/golden/plain", str(tmp_path), *options)
-    scan = open_bucket(golden_url).topic(PLAIN).scan(
-        ["value", "key", "publish_time"], start_time="2026-11-21T06:00:13.200Z", end_time="2026-12-01"
-    )  # fmt: skip
-    assert 0 < pq.read_table(tmp_path).num_rows == scan.to_table().num_rows
-    assert pq.read_schema(tmp_path / "84.parquet").names == ["value", "key", "publish_time"]
-    run("export", golden_url, "public/golden/txn", str(tmp_path / "txn"), "--transactions", "all", "--format", "jsonl")
-    lines = [json.loads(line) for text in contents(tmp_path / "txn").values() for line in text.splitlines()]
-    assert [line.get("txn_state") for line in lines].count("aborted") == 48
 
 
 @for_each(

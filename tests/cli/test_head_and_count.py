@@ -9,7 +9,6 @@ import pytest
 
 import ledgerfs
 from ledgerfs.cli.head import _first
-from ledgerfs.cli.message_text import message_lines
 from tests.support.commands import on_terminal
 from tests.support.commands import output as output_of_process
 from tests.support.commands import run as run_process
@@ -148,21 +147,6 @@ def test_head_reads_only_what_it_shows(tmp_path: Path) -> None:
     assert store.bytes_read < (1 << 20) + 10_000
 
 
-def test_lines_fit_however_narrow_the_terminal() -> None:
-    row = {
-        "ledger_id": 1,
-        "entry_id": 2,
-        "batch_index": 3,
-        "publish_time": None,
-        "value": b"\xff" * 99,
-        "key": "k" * 99,
-    }
-    for width in (1, 10, 30, 40, 120):
-        first, *others = message_lines(row, ["key", "value"], width)
-        assert first == "1:2:3  -"
-        assert all(len(line) <= max(width, 40) for line in others)
-
-
 # count
 
 
@@ -205,11 +189,6 @@ def test_count_goes_on_after_damage_and_ends_with_exit_code_1(url: str) -> None:
     done = run("count", url, "--on-corrupt", "skip", "--json", code=1)
     assert [(one["messages"], one["damaged"]) for one in json.loads(done.stdout)] == [(2, True), (2, False)]
     assert done.stderr.decode().startswith("persistent://public/default/broken: left out 1:1: its CRC32C is")
-
-
-def test_count_of_a_truncated_ledger(truncated_url: str) -> None:
-    done = run("count", truncated_url, code=1)
-    assert b"-ledger-201 at byte 5242880: " in done.stderr
 
 
 def test_many_damaged_places_are_a_few_lines(tmp_path: Path) -> None:

@@ -99,17 +99,6 @@ def test_what_stands_for_a_command_says_what_it_says(group: LazyGroup) -> None:
         assert command.deprecated == standing_in.deprecated, name
 
 
-@for_each("group", GROUPS)
-def test_a_group_hands_out_commands_and_no_stand_ins(group: LazyGroup) -> None:
-    with click.Context(group) as context:
-        for name in group.list_commands(context):
-            command = group.get_command(context, name)
-            assert isinstance(command, click.Command)
-            assert not isinstance(command, LazyCommand)
-            assert command is group.get_command(context, name)
-        assert group.get_command(context, "nothing") is None
-
-
 def test_a_misspelt_command_is_told_the_nearest() -> None:
     command = [Path(sys.executable).parent / "ledgerfs", "topcis"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -132,15 +121,6 @@ def test_a_shell_completes_commands_and_their_options() -> None:
     assert completed("ledgerfs topics --js", 2) == ["--json"]
     assert "--quick" in completed("ledgerfs verify --", 2)
     assert completed("ledgerfs export --format p", 3) == ["parquet"]
-
-
-def test_a_shell_is_answered_by_a_process() -> None:
-    for env, wanted in (
-        ({"_LEDGERFS_COMPLETE": "zsh_source"}, "complete"),
-        ({"_LEDGERFS_COMPLETE": "bash_complete", "COMP_WORDS": "ledgerfs to", "COMP_CWORD": "1"}, "plain,topics\n"),
-    ):
-        program = Path(sys.executable).parent / "ledgerfs"
-        assert wanted in subprocess.run([program], env=env, capture_output=True, text=True, check=True).stdout
 
 
 def test_every_command_is_completed_before_anything_is_opened() -> None:

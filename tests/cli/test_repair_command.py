@@ -122,7 +122,3 @@ def test_names_of_the_bucket_do_not_drive_the_terminal(damaged: str) -> None:
     output = run(damaged, code=1).output
     assert "\x1b" not in output
     assert "\\x1b[31m" in output
-
-
-def test_help_tells_the_exit_codes() -> None:
-    assert "Exit code 0" in run("--help").output

@@ -1,7 +1,6 @@
 """``ledgerfs schemas …`` as a user runs it: output, exit codes, and what is in the bucket afterwards."""
 
 import json
-import re
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -14,7 +13,6 @@ from ledgerfs.cli.schemas.set import set_schema
 from ledgerfs.formats.schemas.schema_info import BY_HAND, SchemaInfo, SchemaVersion
 from ledgerfs.schemas.saved_schemas import SavedSchemas, saved_schemas_at
 from tests.support.admin_api import AdminServer, answers_of, golden_answers, schema_json, serving
-from tests.support.commands import on_terminal
 from tests.support.commands import output as output_of_process
 from tests.support.commands import run as run_process
 from tests.support.each import for_each
@@ -280,31 +278,3 @@ def test_an_empty_bucket_has_nothing_to_save(orders: AdminServer, tmp_path: Path
     assert b"no offloaded ledgers" in done.stderr
     assert list((tmp_path / "empty").iterdir()) == []
     assert b"no schemas are saved" in run("schemas", "ls", str(tmp_path / "empty")).stderr
-
-
-def test_a_line_shows_as_many_fields_as_it_has_room_for(folder: Path, tmp_path: Path) -> None:
-    names = [f"field_{number}" for number in range(300)]
-    wide = {"type": "record", "name": "Wide", "fields": [{"name": name, "type": "long"} for name in names]}
-    (tmp_path / "wide.avsc").write_text(json.dumps(wide))
-    given = ("schemas", "set", str(folder), ORDERS, str(tmp_path / "wide.avsc"))
-    run(*given)
-    run(*given, "--version", "1", "--key", "string")
-    run("schemas", "set", str(folder), ORDERS, "--type", "string", "--version", "2")
-    lines = output("schemas", "ls", str(folder)).splitlines()
-    assert [len(line) < 250 for line in lines] == [True] * 4
-    assert "  field_0: long, field_1: long, field_2: long," in lines[1]
-    assert lines[1].endswith(": long, … (300 fields)  by hand")
-    assert "  key: STRING, value: AVRO (field_0: long, " in lines[2]
-    assert re.search(r": long, … +by hand$", lines[2])
-    for columns in (120, 160, 3000):
-        shown, _ = on_terminal("schemas", "ls", str(folder), columns=columns)
-        lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in shown.splitlines()]
-        assert len(lines) == 4
-        assert max(map(len, lines)) <= columns
-        assert max(map(len, lines)) > columns - 20
-        assert "(300 fields)" in lines[1]
-    (told, pair, plain) = json.loads(output("schemas", "ls", str(folder), "--json"))
-    assert told["fields"] == [f"{name}: long" for name in names]
-    assert len(pair["fields"]) == 2
-    assert all(name in pair["fields"][1] for name in names)
-    assert plain["fields"] == []

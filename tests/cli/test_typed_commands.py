@@ -66,15 +66,6 @@ def test_what_is_not_decoded_is_told(typed: Bucket) -> None:
     assert "it names no schema" in remark.stderr.decode()
 
 
-def test_partitions_tell_of_all_their_values(typed: Bucket) -> None:
-    scan = typed.topic("public/typed/avro-partitioned").scan(values="typed", schema_version=0, on_undecodable="null")
-    scan.to_table()
-    assert scan.undecodable == [one for part in scan.partitions for one in part.undecodable][: len(scan.undecodable)]
-    before = sum(one.count for one in scan.undecodable)
-    scan.to_table()
-    assert sum(one.count for one in scan.undecodable) == before
-
-
 def test_count_leaves_out_what_cannot_be_decoded(typed: Bucket) -> None:
     url, options = typed.store.url, ["--values", "typed", "--on-undecodable", "skip", "--json"]
     (one,) = json.loads(output("count", url, CHANGED, *options, code=1))

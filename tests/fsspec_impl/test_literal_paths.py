@@ -10,7 +10,6 @@ import pytest
 
 from ledgerfs.errors import MissingLedgerError, NotFoundError
 from ledgerfs.fsspec_impl import LedgerFileSystem
-from ledgerfs.tables.row_files import open_rows
 from tests.support.ledgers import Offload, offload, put_in_folder
 
 TOPICS = {"orders": 1, "orders-eu": 2, "orders*": 3, "orders%5B1%5D": 4, "orders%3F": 5, "orders1": 6, "other": 7}
@@ -186,22 +185,6 @@ def test_glob_takes_patterns_always(fs: LedgerFileSystem) -> None:
     expected = [f"{ENTRIES}/{name}" for name in sorted(TOPICS) if name != "other"]
     assert fs.glob(f"{ENTRIES}/orders*") == expected
     assert fs.glob(f"{ENTRIES}/orders[*]") == [f"{ENTRIES}/orders*"]
-
-
-def test_rows_are_imported_from_the_folder_that_is_named(tmp_path: Path) -> None:
-    for name in ("orders", "orders*", "orders-eu"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "1.jsonl").write_text('{"value": "x"}\n')
-    (tmp_path / "orders" / "2.jsonl").write_text('{"value": "x"}\n')
-
-    def paths(path: str) -> list[str]:
-        return [str(Path(one).relative_to(tmp_path)) for one in open_rows(str(tmp_path / path)).paths]
-
-    assert paths("orders*") == ["orders*/1.jsonl"]
-    assert paths("orders*/*.jsonl") == ["orders*/1.jsonl"]
-    assert paths("order?/1.jsonl") == ["orders/1.jsonl"]
-    with pytest.raises(NotFoundError):
-        paths("orders*/2.jsonl")
 
 
 def files_in(folder: Path) -> dict[str, Any]:

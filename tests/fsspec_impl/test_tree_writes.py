@@ -157,14 +157,6 @@ def test_every_way_to_write_makes_a_whole_ledger_that_is_seen_at_once(tmp_path: 
         assert (metadata.length, metadata.last_entry) == (sum(map(len, ENTRIES)), 3), way
 
 
-def test_a_glob_of_files_goes_into_a_topic(fs: LedgerFileSystem, tmp_path: Path) -> None:
-    for ledger_id in (3, 20, 100):
-        (tmp_path / f"{ledger_id}.entries").write_bytes(offload([b"%d" % ledger_id]).records)
-    (tmp_path / "notes.txt").write_bytes(b"")
-    fs.put(f"{tmp_path}/*.entries", f"{TOPIC}/")
-    assert fs.ls(TOPIC, detail=False) == [f"{TOPIC}/{ledger_id}.entries" for ledger_id in (3, 20, 100)]
-
-
 # Copies within a bucket
 
 
@@ -547,34 +539,6 @@ def test_files_that_are_no_records_are_refused_before_a_byte_is_sent(
                 assert caught.value.offset == offset, says
         assert changes(seen) == [], says
         assert not s3_fs.exists(PATH), says
-
-
-def test_oversized_entries_sizes_of_blocks_and_taken_ids_are_refused_before_a_byte_is_sent(
-    s3_fs: LedgerFileSystem, s3: S3Server, s3_bucket: str, tmp_path: Path
-) -> None:
-    for key, data in offload([b"x"], 5, name="a/b/persistent/c").objects.items():
-        s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data)
-    large = offload([b"a", b"b" * ((5 << 20) - 139)], block_size=6 << 20).records
-    file = tmp_path / "large.entries"
-    file.write_bytes(large)
-    with requests_of(s3_bucket) as seen:
-        for write in (
-            lambda: s3_fs.put(str(file), PATH, block_size=5 << 20),
-            lambda: s3_fs.pipe_file(PATH, large, block_size=5 << 20),
-        ):
-            with pytest.raises(RefusedLedgerError, match=r"docs/formats/pulsar-blob\.md") as caught:
-                write()
-            assert caught.value.offset == 13
-        for size in (0, 1 << 20, (5 << 20) - 1, 2**31):
-            with pytest.raises(RefusedLedgerError, match=f"blocks of {size} bytes"):
-                s3_fs.put(str(file), PATH, block_size=size)
-        with pytest.raises(LedgerExistsError):
-            s3_fs.put(str(file), f"{TOPIC}/5.entries")
-        with pytest.raises(InvalidNameError):
-            s3_fs.put(str(file), "entries/_other/x/5.entries")
-    assert changes(seen) == []
-    s3_fs.put(str(file), PATH, block_size=(5 << 20) + 1)
-    assert s3_fs.cat_file(PATH) == large
 
 
 def test_text_and_compression_fail_and_leave_nothing(fs: LedgerFileSystem, folder: Path, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """``ledgerfs mount``, ``umount`` and ``mount.ledgerfs`` as users run them: real mounts, real processes, real signals."""
 
-import json
 import os
 import signal
 import socket
@@ -21,7 +20,7 @@ from ledgerfs.cli.mount_helper import command_of
 from ledgerfs.cli.parameter_types import Duration
 from ledgerfs.errors import LedgerfsError, MountpointError
 from ledgerfs.fuse_mount import launching, mountpoint
-from ledgerfs.fuse_mount.mount_request import MountRequest, absolute_url
+from ledgerfs.fuse_mount.mount_request import absolute_url
 from ledgerfs.fuse_mount.mountpoint import absolute, mounted_at
 from ledgerfs.fuse_mount.option_names import sort_options, split_options
 from ledgerfs.fuse_mount.serving import load_environment
@@ -195,17 +194,6 @@ def test_paths_may_be_relative(folder: Path, place: Place, monkeypatch: pytest.M
     assert not Path("other.pid").exists()
 
 
-def test_names_of_all_kinds_can_be_mounted_on(folder: Path, tmp_path: Path) -> None:
-    for name in ("with space", "with,comma", "ünï", "back\\slash"):
-        path = tmp_path / name
-        path.mkdir()
-        run("mount", str(folder), str(path))
-        try:
-            assert (path / TOPIC / "1.entries").exists()
-        finally:
-            run("umount", str(path))
-
-
 @pytest.mark.long
 @for_each(
     "name",
@@ -224,13 +212,6 @@ def test_buckets_of_all_names_can_be_mounted(folder: Path, place: Place, name: s
     assert (place.path / TOPIC / "1.entries").stat().st_size == offload_size()
     run("umount", str(place.path))
     place.expect_end()
-
-
-def test_options_end_where_they_end(folder: Path, place: Place) -> None:
-    """A value that ends in a backslash takes nothing of what is behind it along; libfuse says what it thinks of it."""
-    said = place.mount(str(folder), "-o", "umask=\\", code=2)
-    assert "umask" in said
-    assert not place.is_mounted
 
 
 def test_an_empty_bucket_is_mounted_with_a_word(tmp_path: Path, place: Place) -> None:
@@ -276,14 +257,6 @@ def test_what_cannot_be_mounted_is_told_at_once(
     assert not place.is_mounted
 
 
-@for_each("name", ["--log-file", "--pid-file"])
-def test_files_that_cannot_be_written_are_told(folder: Path, place: Place, name: str) -> None:
-    done = run("mount", str(folder), str(place.path), name, "/not/there", code=2)
-    assert done.stderr.count(b"\n") == 1
-    assert b"/not/there: cannot write" in done.stderr
-    assert not place.is_mounted
-
-
 def test_mounting_twice_is_refused(folder: Path, place: Place) -> None:
     place.mount(str(folder))
     assert "mounted here already; `ledgerfs umount` ends that" in place.mount(str(folder), code=2)
@@ -307,13 +280,6 @@ def test_missing_libraries_are_told(folder: Path, place: Place, tmp_path: Path, 
     (tmp_path / "site").mkdir()
     (tmp_path / "site/mfusepy.py").write_text(module)
     assert said in place.mount(str(folder), code=2, env={"PYTHONPATH": str(tmp_path / "site")})
-
-
-def test_what_libfuse_says_is_passed_on(folder: Path, place: Place) -> None:
-    message = place.mount(str(folder), "-o", "attr_timeout=x", code=2)
-    assert "libfuse could not mount the bucket: " in message
-    assert "attr_timeout" in message
-    assert message.count("\n") == 1
 
 
 def test_umount_refuses_what_is_not_ours(place: Place) -> None:
@@ -458,34 +424,6 @@ def test_no_signal_is_missed(folder: Path, place: Place) -> None:
     assert (place.path / TOPIC / "2.entries").exists()
 
 
-def test_a_refresh_that_fails_is_a_line_in_the_log(folder: Path, place: Place) -> None:
-    place.mount(str(folder), "--refresh", "1h")
-    folder.rename(folder.with_name("moved"))
-    place.kill(signal.SIGUSR1)
-    until(lambda: "could not be listed again" in place.log.read_text(), "nothing is said")
-    assert (place.path / TOPIC / "1.entries").exists()
-
-
-def test_damage_is_a_line_in_the_log(truncated_url: str, place: Place) -> None:
-    place.mount(truncated_url)
-    file = place.path / "jsonl/public/loss/big-entry/201.jsonl"
-    failed = subprocess.run(["cat", file], capture_output=True, check=False)
-    assert (failed.returncode, failed.stdout) == (1, b"")
-    lines = [line for line in place.log.read_text().splitlines() if " ERROR ledgerfs.mount: " in line]
-    assert any("-ledger-201" in line and " at byte " in line for line in lines), lines
-    assert "Traceback" not in place.log.read_text()
-
-
-def test_statistics_and_requests_are_logged(folder: Path, place: Place) -> None:
-    place.mount(str(folder), "--stats", "--trace")
-    (place.path / TOPIC / "1.entries").read_bytes()
-    run("umount", str(place.path))
-    place.expect_end()
-    text = place.log.read_text()
-    assert "stats: requests " in text
-    assert "GET" in text
-
-
 def test_foreground(folder: Path, place: Place, tmp_path: Path) -> None:
     notices = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     notices.bind(str(tmp_path / "notify"))
@@ -521,10 +459,6 @@ def test_foreground_ends_with_umount(folder: Path, place: Place) -> None:
         # Who just looked whether it answers may be in it yet.
         until(lambda: has_unmounted(place), "it cannot be unmounted")
         assert process.wait(PATIENCE) == 0
-
-
-def test_foreground_tells_what_is_wrong(folder: Path, place: Place) -> None:
-    assert b"no such bucket" in commands.run("mount", f"{folder}-not", str(place.path), "--foreground", code=3).stderr
 
 
 def test_interrupted_while_waiting(s3_golden: str, proxy: FaultProxy, place: Place) -> None:
@@ -647,17 +581,6 @@ def test_other_users_take_a_line_in_fuse_conf(monkeypatch: pytest.MonkeyPatch, t
     (tmp_path / "fuse.conf").write_text("mount_max = 5\n user_allow_other\n")
     chosen = mount_module._fuse_options(sort_options([]), allow_other=True)
     assert chosen == {"allow_other": True, "default_permissions": True}
-
-
-def test_requests_travel_whole_and_show_no_credentials() -> None:
-    request = MountRequest(
-        "s3://u:p@tier", "/m", {"secret": "s3cret", "n": 3}, {"allow_other": True}, refresh_seconds=1.5
-    )
-    assert MountRequest.from_json(request.as_json()) == request
-    assert json.loads(request.as_json())["storage_options"]["secret"] == "s3cret"
-    assert "s3cret" not in repr(request)
-    assert ":p@" not in repr(request)
-    assert request.shown_url == "s3://***@tier"
 
 
 def test_urls_and_folders_become_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
-import pyarrow.parquet
 import pytest
 
 from ledgerfs.fsspec_impl import LedgerFileSystem
@@ -119,17 +118,6 @@ def test_listing_costs_no_request_and_renders_nothing(s3: S3Server, s3_golden: s
         mount.run(f"stat jsonl/{GOLDEN}/plain/26.jsonl")
         assert mount.requests() > before
         assert len(list((tmp_path / "cache").glob("files/*.file"))) == 1
-
-
-def test_tables_are_read_by_their_libraries(mount: Mount, fs: LedgerFileSystem) -> None:
-    path = mount.path / "parquet" / GOLDEN / "plain"
-    table = pyarrow.parquet.read_table(path)
-    messages = fs.bucket.topic("public/golden/plain").count()
-    assert table.num_rows == messages > 0
-    assert duckdb.sql(f"select count(*) from '{path}/*.parquet'").fetchall() == [(messages,)]
-    assert mount.output(f"cat jsonl/{GOLDEN}/plain/*.jsonl | grep -c ''").split() == [str(messages)]
-    with pyarrow.memory_map(str(next((mount.path / "arrow" / GOLDEN / "batched-zstd").iterdir()))) as source:
-        assert pyarrow.ipc.open_file(source).read_all().num_rows > 0
 
 
 @pytest.fixture(scope="module")
@@ -336,16 +324,6 @@ def test_a_mount_for_reading_is_read_only(mount: Mount, command: str) -> None:
     assert number_of(mount.run(command.format(f=f"{folder}/26.entries", d=folder), None)) == errno.EROFS
 
 
-def test_the_descriptions_of_tools_are_as_of_other_files(mount: Mount) -> None:
-    file = f"jsonl/{GOLDEN}/plain/26.jsonl"
-    assert (
-        mount.output(f"test -r {file} -a ! -w {file} -a -f {file} && echo yes").split() == ["yes"] or os.getuid() == 0
-    )
-    assert int(mount.output(f"stat -c %o {file}")) == 1 << 20
-    assert mount.output(f"find entries/{GOLDEN}/blocks -type f -size +11M | wc -l").split() == ["2"]
-    assert mount.output("find . -maxdepth 1 -type d | wc -l").split() == ["6"]
-
-
 def test_a_missing_ledger_is_there_and_cannot_be_copied(tmp_path: Path) -> None:
     """Whoever copies, globs or opens a topic of which a ledger is lost ends with an error, not with the rest."""
     bucket = lossy_folder(tmp_path / "bucket")
@@ -403,18 +381,3 @@ def test_an_object_that_was_replaced_is_read_anew_whatever_it_looks_like(tmp_pat
         for view, file, one, other in zip(VIEWS, files, read, again, strict=True):
             assert other == fs.cat_file(f"{view}/public/default/orders/{file.name}")
             assert one != other
-
-
-def test_a_listing_that_is_asked_for_is_what_is_opened(tmp_path: Path) -> None:
-    """However long the kernel may keep what it was told of a file."""
-    bucket = lossy_folder(tmp_path / "bucket")
-    short, long = (offload([frame(metadata(sequence_id=1), b"m" * size)], 1, uuid=1) for size in (5, 500))
-    bucket.put(short)
-    with mounted(tmp_path, bucket.url, refresh_seconds=3600) as mount:
-        file = mount.path / "entries/public/default/orders/1.entries"
-        assert file.stat().st_size == len(short.records)
-        assert file.read_bytes() == short.records
-        bucket.put(long)
-        mount.ask("refresh")
-        assert file.read_bytes() == long.records
-        assert file.stat().st_size == len(long.records)

@@ -9,7 +9,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -406,25 +406,6 @@ def test_what_is_given_up_leaves_nothing_and_can_be_written_again(
         mounted.attributes(FILE)
     mounted.release(write_all(mounted, RECORDS))
     assert content(mounted, FILE) == RECORDS
-
-
-def test_handles_that_are_not_there_are_told(mounted: MountedBucket) -> None:
-    reading, writing = mounted.open(f"/entries/{TOPIC}/1.entries"), mounted.create(FILE, ME)
-    calls: list[Callable[[], object]] = [
-        lambda: mounted.read(99, 1, 0),
-        lambda: mounted.read_into(99, 0, memoryview(bytearray(1))),
-        lambda: mounted.write(99, b"", 0),
-        lambda: mounted.flush(99, ME),
-        lambda: mounted.read(writing, 1, 0),
-        lambda: mounted.write(reading, b"", 0),
-    ]
-    for call in calls:
-        with pytest.raises(OSError) as refused:
-            call()
-        assert refused.value.errno == errno.EBADF
-    mounted.release(99)
-    mounted.release(reading)
-    mounted.release(writing)
 
 
 def test_an_open_file_has_attributes_when_its_path_is_gone(mounted: MountedBucket, folder: Path) -> None:

@@ -3,17 +3,14 @@
 import json
 import os
 from pathlib import Path
-from urllib.parse import quote_plus
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from ledgerfs.cli.mount_helper import command_of
 from ledgerfs.fuse_mount.option_names import sort_options, split_options
 from tests.support.invoked import run
-from tests.support.typed_golden import WITHOUT_SCHEMA, assert_same_rows, bucket_with_schemas
-from tests.support.typed_json import slow_json
+from tests.support.typed_golden import bucket_with_schemas
 
 pytestmark = [
     pytest.mark.process,
@@ -21,39 +18,6 @@ pytestmark = [
 ]
 
 TOP = "public/typed/"
-FEW = (
-    "avro å b+1", "avro söme+name%2F", "avro-evolved", "avro-deleted-last", "avro-logical", "avro-unions", "json-pojo", "kv-inline-evolved",
-    "kv-separated-string-json", "prim-instant", "proto", "protonative", "py-json", "py-none", "type-changed",
-)  # fmt: skip
-"""Topics of each kind of schema; `tests/tables/test_typed_tables.py` has all."""
-
-
-@pytest.mark.long
-def test_golden_topics_through_a_mount(golden_typed: Path, tmp_path: Path) -> None:
-    """Files of both kinds, read with pyarrow's own functions and as text."""
-    bucket = bucket_with_schemas(golden_typed, tmp_path / "bucket")
-    folder = tmp_path / "mnt"
-    folder.mkdir()
-    options = ["-o", "values=typed", "-o", "on_undecodable=null", "--cache-dir", str(tmp_path / "cache")]
-    run("mount", bucket.store.url, str(folder), *options)
-    try:
-        for name in FEW:
-            file_name = quote_plus(name)
-            if name in WITHOUT_SCHEMA:
-                for kind in ("parquet", "jsonl"):
-                    for path in (folder / kind / TOP / file_name).iterdir():
-                        with pytest.raises(OSError, match="Input/output error"):
-                            path.read_bytes()
-                continue
-            said = bucket.topic(TOP + name).scan(values="typed", on_undecodable="null").to_table()
-            files = sorted((folder / "parquet" / TOP / file_name).iterdir(), key=lambda path: int(path.stem))
-            assert_same_rows(pa.concat_tables(map(pq.read_table, files)), said)
-            texts = (folder / "jsonl" / TOP / file_name / f"{path.stem}.jsonl" for path in files)
-            values = [json.loads(line).get("value") for path in texts for line in path.read_bytes().splitlines()]
-            wanted = slow_json(said["value"].combine_chunks())
-            assert values == [None if one is None else json.loads(one) for one in wanted], name
-    finally:
-        run("umount", str(folder))
 
 
 def test_options_of_the_tables_are_checked_when_a_bucket_is_mounted(golden_typed: Path, tmp_path: Path) -> None:

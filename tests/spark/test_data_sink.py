@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -109,15 +108,6 @@ def test_rows_on_s3_read_back_and_nothing_else_is_left_there(spark: SparkSession
     assert head["Metadata"]["managedledgername"] == "public/default/persistent/orders"
 
 
-def test_a_ledger_of_several_blocks(spark: SparkSession, place: Place) -> None:
-    data = spark.range(0, 4000, 1, 1).selectExpr("concat(cast(id as string), repeat('x', 4096)) value")
-    write(data, place, BLOCKSIZE="5MiB", BATCH="10")
-    (reader,) = open_bucket(place.url).topic(TOPIC).ledgers
-    assert len(reader.index.blocks) == 4
-    assert [row["value"] for row in read(place, ["value"])] == [b"%d" % n + b"x" * 4096 for n in range(4000)]
-    place.ledgers()
-
-
 def test_partitions_without_rows_are_no_ledgers_and_keep_the_order(spark: SparkSession, place: Place) -> None:
     data = numbers(spark, 400, 4).where("int(value) < 100 or int(value) >= 300")
     write(data, place, ledgerId=50)
@@ -139,19 +129,6 @@ def test_ledgers_come_behind_those_that_are_there(spark: SparkSession, place: Pl
     write(numbers(spark, 10, 1), place)
     assert ids(place)[-1] > first + 1
     assert [row["value"] for row in read(place, ["value"])] == [b"%d" % n for n in range(10)] * 3
-
-
-def test_a_golden_topic_that_was_read_is_written_again(
-    spark: SparkSession, place: Place, golden_url: str, tmp_path: Path
-) -> None:
-    source = open_bucket(golden_url)
-    columns = ["value", "key", "key_bytes", "properties", "publish_time", "event_time", "producer_name", "sequence_id"]
-    topic = next(topic for topic in source.topics() if topic.name.endswith("/plain"))
-    table = pa.table(source.topic(topic.name).scan())
-    pq.write_table(table, tmp_path / "rows.parquet")
-    # Columns that only tell where messages were are not used.
-    write(spark.read.parquet(f"file://{tmp_path}/rows.parquet"), place)
-    assert read(place, columns) == table.select(columns).to_pylist()
 
 
 def test_how_spark_cuts_rows_changes_no_byte(spark: SparkSession, tmp_path: Path) -> None:

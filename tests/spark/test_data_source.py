@@ -12,7 +12,6 @@ import pytest
 from pyspark import TaskContext
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from pyspark.sql.datasource_internal import _streamReader
 
 from ledgerfs import open_bucket
@@ -97,27 +96,6 @@ def test_columns_by_option_and_by_schema(spark: SparkSession, url: str) -> None:
         assert sorted(map(repr, found)) == sorted(map(repr, expected))
     with pytest.raises((AnalysisException, PythonException), match="is binary here, not string"):
         spark.read.format("ledgerfs").option("topic", PLAIN).schema("value string").load(url).collect()
-
-
-def test_filters_give_what_pandas_gives(spark: SparkSession, url: str) -> None:
-    frame_ = read(spark, url, onEncrypted="null")
-    table = in_order(pa.concat_tables(
-        topic.scan(on_encrypted="null").to_table()
-        for topic in map(open_bucket(url).topic, (info.name for info in open_bucket(url).topics()))
-    ))  # fmt: skip
-    pandas = table.to_pandas()
-    middle = pandas["publish_time"].quantile(0.5)
-    late = frame_.filter(F.col("publish_time") > F.lit(middle.to_pydatetime()))
-    assert late.count() == int((pandas["publish_time"] > middle).sum())
-    by_key = {row["key"]: row["count"] for row in frame_.groupBy("key").count().collect()}
-    assert by_key.pop(None) == int(pandas["key"].isna().sum())
-    assert by_key == pandas.groupby("key").size().to_dict()
-    # Queries of one DataFrame do not change each other, which is why filters are not pushed down.
-    assert frame_.count() == len(pandas)
-    one = pandas["ledger_id"].iloc[0]
-    assert frame_.filter(f"ledger_id = {one}").count() == int((pandas["ledger_id"] == one).sum())
-    assert frame_.count() == len(pandas)
-    assert frame_.union(frame_.filter("entry_id = 0")).count() == len(pandas) + int((pandas["entry_id"] == 0).sum())
 
 
 @pytest.mark.parametrize("size", ["1KiB", "1GiB"])
@@ -284,19 +262,3 @@ def test_s3_errors_show_no_credentials(spark: SparkSession, s3: S3Server) -> Non
     with pytest.raises((AnalysisException, PythonException), match="BucketNotFoundError") as caught:
         read(spark, "s3://no-such-bucket", endpoint_url=s3.endpoint).collect()
     assert CREDENTIALS["secret"] not in str(caught.value)
-
-
-def test_the_worker_that_reads_keeps_its_bucket(spark: SparkSession, url: str) -> None:
-    """Tasks of one worker process share connections and caches."""
-    from ledgerfs.spark.runtime.storage import Storage
-
-    storage = Storage(url)
-
-    def look(batches: Any) -> Any:
-        for batch in batches:
-            yield pa.RecordBatch.from_pydict(
-                {"id": [id(storage.bucket()) if storage.bucket() is storage.bucket() else 0] * batch.num_rows}
-            )
-
-    ids = spark.range(4, numPartitions=2).mapInArrow(look, "id long").collect()
-    assert all(row.id for row in ids)

@@ -43,15 +43,6 @@ def test_pipelines_say_what_they_lack(spark: SparkSession, half: LossyBucket) ->
     assert [(one.topic, [lost.ledger_id for lost in one.missing]) for one in by_topic(left_out.value)] == [(TOPIC, [2])]
 
 
-def test_copies_that_contradict_each_other_are_damage(spark: SparkSession, tmp_path: Path) -> None:
-    bucket = lossy_folder(tmp_path / "bucket")
-    bucket.put(ledger(1, uuid=1))
-    assert verify(spark, bucket.url, quick=True).where("severity = 'damage'").count() == 0
-    bucket.put(ledger(1, uuid=2, messages=7))
-    found = verify(spark, bucket.url, quick=True).where("severity = 'damage'").collect()
-    assert [row.kind for row in found] == ["contradicting-copy"]
-
-
 def test_a_bucket_that_is_refused_is_no_empty_one(spark: SparkSession, tmp_path: Path) -> None:
     bucket = lossy_folder(tmp_path / "bucket")
     bucket.put(ledger(1))

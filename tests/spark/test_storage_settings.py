@@ -142,38 +142,6 @@ def test_options_that_are_no_credentials_are_taken() -> None:
     assert storage.options == {"account_name": "account"}
 
 
-def test_options_of_a_reader() -> None:
-    found = read_options(
-        {
-            "path": URL,
-            "TOPIC": "a",
-            "columns": "value, key",
-            "starttime": "1700000000000",
-            "endTime": "2026-11-01",
-            "partitionbytes": "16MiB",
-            "includemarkers": "true",
-            "privatekeys": "app=/keys/app.pem, other=/keys/other.pem",
-            "endpoint_url": "http://h",
-            "storage.anon": "true",
-            "storage.config_kwargs": '{"read_timeout": 5}',
-            "catalogMaxAge": "60",
-            "cacheDir": "/cache",
-        }
-    )
-    assert found.topics == ["a"]
-    assert found.partition_bytes == 16 << 20
-    assert found.scan == {
-        "columns": ["value", "key"],
-        "start_time": 1_700_000_000_000,
-        "end_time": "2026-11-01",
-        "include_markers": True,
-        "private_keys": {"app": Path("/keys/app.pem"), "other": Path("/keys/other.pem")},
-    }
-    storage = found.storage
-    assert storage.options == {"endpoint_url": "http://h", "anon": True, "config_kwargs": {"read_timeout": 5}}
-    assert (storage.url, storage.cache_dir, storage.catalog_max_age) == (URL, "/cache", 60.0)
-
-
 @pytest.mark.parametrize("text", ['["a", "b"]', "['a', 'b']", "a,b", " a , b "])
 def test_lists(text: str) -> None:
     assert read_options({"path": URL, "topics": text}).topics == ["a", "b"]

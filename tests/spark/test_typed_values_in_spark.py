@@ -1,6 +1,5 @@
 """Values as columns in Spark: what a scan shows of the typed golden set, planned with the schemas that tasks then have."""
 
-import gzip
 import json
 import logging
 import pickle
@@ -171,15 +170,6 @@ def test_golden_values_of_versions_and_beside_the_others(
         .scan(values="typed", flatten=flatten, schema_version=number, on_undecodable="null")
     )
     assert_same_rows(rows.toArrow(), as_spark_has_it(scan))
-
-
-def test_primitives_are_what_pulsar_said(spark: SparkSession, url: str, golden_typed: Path) -> None:
-    with gzip.open(golden_typed / "expected-typed" / "public%2Ftyped%2Fprim-int64.jsonl.gz") as lines:
-        said = [json.loads(line)["value"] for line in lines]
-    rows = typed(spark, url, topic="public/typed/prim-int64", columns="topic,ledger_id,entry_id,batch_index,value")
-    assert rows.schema["value"].dataType == T.LongType()
-    found = in_order(rows.toArrow())["value"].to_pylist()
-    assert found == [None if one["t"] == "null" else int(one["v"]) for one in said]
 
 
 def test_the_schema_is_known_before_any_row_and_fields_are_columns(spark: SparkSession, url: str) -> None:
