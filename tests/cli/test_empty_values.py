@@ -10,7 +10,6 @@ import pytest
 from ledgerfs import open_bucket
 from ledgerfs.cli.group import cli, run
 from ledgerfs.cli.mount_helper import main as mount_helper
-from ledgerfs.cli.spark.group import spark
 from ledgerfs.errors import InvalidOptionError, LedgerfsError
 from tests.support.commands import run as run_command
 from tests.support.each import for_each
@@ -103,17 +102,6 @@ def test_a_key_needs_a_value(
             assert "has no value" in said or "is empty" in said, sys.argv
         assert list(tmp_path.iterdir()) == [], path
     assert checked > 20
-
-
-def test_help_of_every_command_has_examples(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for path, _ in [*commands(cli), ((), cli), (("spark",), spark)]:
-        for option in ("-h", "--help"):
-            monkeypatch.setattr(sys, "argv", ["ledgerfs", *path, option])
-            assert run() == 0
-            text = capsys.readouterr().out
-            assert f"Examples:\n  ledgerfs {' '.join(path)}" in text.replace("\n    ", "\n  "), path
 
 
 @for_each(

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from ledgerfs.tables.table_files import TABLE_KINDS
-from tests.support.commands import on_terminal, running
 from tests.support.commands import run as run_process
-from tests.support.each import for_each
+from tests.support.commands import running
 from tests.support.entries import frame, metadata
 from tests.support.invoked import run
 from tests.support.ledgers import offload, put_in_folder
@@ -40,23 +39,6 @@ def test_a_topic_is_exported_and_told_on_standard_error(golden_url: str, tmp_pat
         assert again.stderr.decode() == f"{out}: 0 files, 0 messages, 0 B; 3 kept from before\n"
 
 
-@for_each(
-    "options",
-    [
-        ["--format", "xlsx"],
-        ["--columns", "nonsense"],
-        ["--columns", "key,,value"],
-        ["--start", "soon"],
-        ["--private-key", "golden.key"],
-        ["--private-key", "golden.key=/nowhere.pem"],
-        ["--max-message-bytes", "0"],
-    ],
-)
-def test_wrong_usage_leaves_nothing(golden_url: str, tmp_path: Path, options: list[str]) -> None:
-    run("export", golden_url, PLAIN, str(tmp_path / "out"), *options, code=2)
-    assert not (tmp_path / "out").exists()
-
-
 def test_other_options_need_another_folder_or_overwrite(golden_url: str, tmp_path: Path) -> None:
     run("export", golden_url, PLAIN, str(tmp_path), "--format", "csv")
     other = ["export", golden_url, PLAIN, str(tmp_path), "--columns", "key"]
@@ -84,12 +66,6 @@ def test_damage_is_exit_code_1_each_time(tmp_path: Path) -> None:
         run("export", url, "orders", str(tmp_path / "2"), "--on-corrupt", "skip", code=1).stderr.decode().splitlines()
     )
     assert lines[0].endswith("1 damaged entries were left out before")
-
-
-def test_progress_is_shown_on_a_terminal_only(golden_url: str, tmp_path: Path) -> None:
-    printed, told = on_terminal("export", golden_url, PLAIN, str(tmp_path))
-    assert printed == ""
-    assert "3 files, 600 messages" in told.replace("\n", " ")
 
 
 # Ends that nobody wants.

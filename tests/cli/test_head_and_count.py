@@ -1,13 +1,10 @@
 """``ledgerfs head`` and ``ledgerfs count`` as a user runs them."""
 
 import json
-import os
-import shutil
 from pathlib import Path
 
 import pytest
 
-import ledgerfs
 from ledgerfs.cli.head import _first
 from tests.support.commands import on_terminal
 from tests.support.commands import output as output_of_process
@@ -95,23 +92,6 @@ def test_head_of_a_range_of_time(golden_url: str) -> None:
     text = output("head", "-n", "1", golden_url, PLAIN, "--start", "2026-11-21T06:00:13.185Z")
     assert text.startswith("26:2  ")
     assert output("head", golden_url, PLAIN, "--end", "2020-01-01") == ""
-
-
-@pytest.mark.parametrize("command", [("head", "-n", "50"), ("count", "--json"), ("export", "--format", "csv")])
-def test_every_command_that_takes_times_takes_the_slack(tmp_path: Path, command: tuple[str, ...]) -> None:
-    """One that no message is out of order by, and one that brings back what the ledgers' creations cut off."""
-    early = frame(metadata(publish_time_ms=CREATED_MS - 60_000), b"value")
-    ledgers = [offload([early], number, uuid=number, created_ms=CREATED_MS + number) for number in (1, 2)]
-    (tmp_path / "bucket").mkdir()
-    bucket = put_in_folder(tmp_path / "bucket", *ledgers)
-
-    def found(slack: str) -> bool:
-        out = [str(tmp_path / f"out-{slack}")] if command[0] == "export" else []
-        end = ["--end", "2023-11-14T22:13:00Z", "--clock-slack-ms", slack]
-        text = output(command[0], bucket, "public/default/orders", *out, *command[1:], *end)
-        return bool(list(Path(out[0]).glob("*.csv")) if out else "1:0 " in text or '"messages": 2' in text)
-
-    assert (found("0"), found("100000")) == (False, True)
 
 
 def test_head_as_json_is_as_the_jsonl_view(golden_url: str) -> None:
@@ -202,28 +182,3 @@ def test_count_of_nothing(tmp_path: Path) -> None:
     done = run("count", str(tmp_path))
     assert (done.stdout, done.stderr.count(b"\n")) == (b"", 1)
     assert json.loads(output("count", str(tmp_path), "--json")) == []
-
-
-# The first run.
-
-
-@pytest.mark.long
-def test_compiling_is_announced_on_a_terminal_when_it_happens(golden_url: str, tmp_path: Path) -> None:
-    """A copy of the package lacks a kernel on disk, which the next run compiles."""
-    shutil.copytree(Path(ledgerfs.__file__).parent, tmp_path / "ledgerfs", copy_function=os.symlink)
-    env = {"PYTHONPATH": str(tmp_path)}
-    arguments = ("head", "-n", "1", golden_url, PLAIN, "--columns", "entry_id")
-
-    def lose_a_kernel() -> None:
-        for kept in (tmp_path / "ledgerfs" / "formats" / "__pycache__").glob("*.records._scan.*.nbi"):
-            kept.unlink()
-
-    lose_a_kernel()
-    # Into a pipe; this compiles also what the package itself may lack.
-    assert run_process(*arguments, env=env).stderr == b""
-    first, told = on_terminal(*arguments, env=env)
-    assert "compiling" not in told
-    lose_a_kernel()
-    second, told = on_terminal(*arguments, env=env)
-    assert told.count("compiling kernels") == 1
-    assert first == second

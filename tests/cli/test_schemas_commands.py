@@ -230,13 +230,6 @@ def test_wrong_usage_of_set_changes_nothing(folder: Path, arguments: list[str], 
     assert not (folder / "_ledgerfs").exists()
 
 
-def test_a_version_that_meant_another_schema_before(orders: AdminServer, folder: Path) -> None:
-    run("schemas", "save", orders.url, str(folder))
-    run("schemas", "set", str(folder), ORDERS, "--type", "string", "--version", "0", "--registered", "2020-01-01")
-    shown = json.loads(output("schemas", "show", str(folder), ORDERS, "--version", "0", "--json"))
-    assert [(one["type"], one["registered"][:4]) for one in shown] == [("STRING", "2020"), ("AVRO", "2023")]
-
-
 def test_places_that_are_none(orders: AdminServer, folder: Path, tmp_path: Path) -> None:
     """Ledgers are never taken for schemas that are damaged, nor schemas put among them."""
     nowhere, before = str(tmp_path / "nowhere"), sorted(folder.iterdir())
@@ -254,14 +247,6 @@ def test_places_that_are_none(orders: AdminServer, folder: Path, tmp_path: Path)
     done = run("schemas", "ls", str(folder), "--from", str(other), code=1)
     assert f"file://{other} is no place of schemas".encode() in done.stderr
     assert sorted(folder.iterdir()) == before
-
-
-def test_damage_among_them_is_an_error(orders: AdminServer, folder: Path) -> None:
-    run("schemas", "save", orders.url, str(folder))
-    (file, _) = sorted((folder / "_ledgerfs/schemas" / ORDERS).iterdir())
-    file.write_bytes(b"{")
-    for command in (["ls", str(folder)], ["show", str(folder), ORDERS], ["save", orders.url, str(folder)]):
-        assert file.name.encode() in run("schemas", *command, code=1).stderr
 
 
 def test_a_broker_of_another_cluster_knows_nothing_and_that_is_said(folder: Path) -> None:

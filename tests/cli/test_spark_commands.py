@@ -19,8 +19,8 @@ import pytest
 from tests.support.commands import LEDGERFS, output, run
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import offload, put_in_folder
-from tests.support.programs import ROOT, SMALL_SESSION, Programs
-from tests.support.s3 import CREDENTIALS, ENVIRONMENT, Fault, FaultProxy, S3Server
+from tests.support.programs import SMALL_SESSION, Programs
+from tests.support.s3 import ENVIRONMENT, Fault, FaultProxy, S3Server
 from tests.support.typed_golden import bucket_with_schemas
 
 pytestmark = pytest.mark.usefixtures("quick_java")
@@ -52,18 +52,6 @@ def plain_on_s3(s3: S3Server, s3_bucket: str, golden: Path) -> str:
     """URL of a bucket with one golden topic."""
     s3.make_golden_bucket(s3_bucket, golden, ".*/plain")
     return f"s3://{s3_bucket}"
-
-
-def test_a_module_is_its_command_also_on_s3_with_credentials_of_hadoop(
-    java: Programs, plain_on_s3: str, s3: S3Server
-) -> None:
-    settings = {"endpoint": s3.endpoint, "access.key": CREDENTIALS["key"], "secret.key": CREDENTIALS["secret"]}
-    conf = [part for name, value in settings.items() for part in ("--conf", f"spark.hadoop.fs.s3a.{name}={value}")]
-    done = java.run(ROOT / "ledgerfs/cli/spark/verify.py", plain_on_s3, *SMALL_SESSION, *conf, "--json")
-    assert done.returncode == 0, done
-    report = json.loads(done.stdout)
-    assert (report["ledgers"], report["entries"]) == (3, 600)
-    assert CREDENTIALS["secret"].encode() not in done.stdout + done.stderr
 
 
 def test_catalog_is_a_table_of_topics_or_json_of_ledgers(java: Programs, golden_url: str) -> None:

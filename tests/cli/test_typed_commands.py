@@ -89,13 +89,15 @@ def test_schemas_of_a_file(typed: Bucket, tmp_path: Path) -> None:
 @for_each("option", [["--flatten"], ["--schema-version", "1"], ["--on-undecodable", "null"]])
 def test_options_of_values_that_stay_bytes_are_refused(typed: Bucket, tmp_path: Path, option: list[str]) -> None:
     url = typed.store.url
-    for command in (["count", url, EVOLVED], ["export", url, EVOLVED, str(tmp_path / "out")]):
-        for more in ([], ["--values", "bytes"]):
-            said = run(*command, *more, *option, code=2).stderr.decode()
-            assert "is of values as columns: say values=typed, json or auto as well" in said
+    out = str(tmp_path / "out")
+    for command in (
+        ["count", url, EVOLVED],
+        ["export", url, EVOLVED, out],
+        ["head", url, EVOLVED, "--values", "bytes"],
+    ):
+        said = run(*command, *option, code=2).stderr.decode()
+        assert "is of values as columns: say values=typed, json or auto as well" in said
     assert not (tmp_path / "out").exists()
-    run("head", url, EVOLVED, *option, "-n", "1")
-    run("head", url, EVOLVED, *option, "--values", "bytes", code=2)
 
 
 @for_each(

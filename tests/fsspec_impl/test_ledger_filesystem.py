@@ -1,18 +1,15 @@
 """`LedgerFileSystem` as fsspec's users use it: chained URLs, options, files, and what others build on it."""
 
 import io
-import math
 import pickle
 import socket
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import fsspec
-import pyarrow.dataset
 import pytest
 from fsspec.implementations.dirfs import DirFileSystem
 
@@ -23,8 +20,7 @@ from ledgerfs.errors import (
     StoreUnreachableError,
     UnusableUrlError,
 )
-from ledgerfs.fsspec_impl import LedgerFileSystem, ledger_file
-from ledgerfs.fsspec_impl.ledger_file import LedgerFile
+from ledgerfs.fsspec_impl import LedgerFileSystem
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.s3 import CREDENTIALS, S3Server
 from tests.support.tries import without_pauses
@@ -272,21 +268,3 @@ def test_paths_may_be_whole_urls(fs: LedgerFileSystem, golden_url: str) -> None:
     for url in (PLAIN, f"ledger://{PLAIN}", f"ledger://{PLAIN}::{golden_url}", f"/{PLAIN}"):
         assert fs.info(url)["name"] == PLAIN
     assert fs._strip_protocol("entries/tenant/a::b/topic") == "entries/tenant/a::b/topic"
-
-
-def test_a_program_ends_at_once_unless_it_has_just_read_a_file(
-    fs: LedgerFileSystem, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert pyarrow.dataset
-    now, slept = 1000.0, list[float]()
-    monkeypatch.setattr(ledger_file, "time", SimpleNamespace(monotonic=lambda: now, sleep=slept.append))
-    monkeypatch.setattr(LedgerFile, "last_use", -math.inf)
-    ledger_file.wait_for_arrow()
-    with fs.open(PLAIN) as file:
-        now += 5
-        file.read(100)
-    now += 0.025
-    ledger_file.wait_for_arrow()
-    now += 1
-    ledger_file.wait_for_arrow()
-    assert slept == [pytest.approx(0.075)]

@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -33,6 +32,7 @@ from tests.support.forked import Piped, can_be_forked
 from tests.support.invoked import Done, run
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.s3 import CREDENTIALS, Fault, FaultProxy, S3Server
+from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.process,
@@ -42,13 +42,6 @@ pytestmark = [
 PATIENCE = 300.0
 TOPIC = "entries/public/default/orders"
 HELPER = [sys.executable, "-c", "from ledgerfs.cli.mount_helper import main; main()"]
-
-
-def until(is_so: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not is_so():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
 
 
 def has_ended(process: int) -> bool:
@@ -104,7 +97,7 @@ class Place:
         os.kill(self.process, number)
 
     def expect_end(self) -> None:
-        until(lambda: has_ended(self.process), "the daemon goes on")
+        wait_until(lambda: has_ended(self.process))
         assert not self.is_mounted
         assert not list(self.path.iterdir())
 
@@ -197,11 +190,24 @@ def test_paths_may_be_relative(folder: Path, place: Place, monkeypatch: pytest.M
 @pytest.mark.long
 @for_each(
     "name",
-    ["tier\\", "a\\,b", 'a\\b,c 50%"', "\\134\\", "with space ", "new\nline,\ttab", "\x1b[31m", os.fsdecode(b"\xff")],
+    [
+        "ünï",
+        "tier\\",
+        "a\\,b",
+        'a\\b,c 50%"',
+        "\\134\\",
+        "with space ",
+        "new\nline,\ttab",
+        "\x1b[31m",
+        os.fsdecode(b"\xff"),
+    ],
 )
 def test_buckets_of_all_names_can_be_mounted(folder: Path, place: Place, name: str) -> None:
+    """On folders of the same names."""
     bucket = folder.with_name(name)
     bucket.symlink_to(folder)
+    place.path = place.path.parent / "at" / name
+    place.path.mkdir(parents=True)
     place.mount(str(bucket))
     entry = mounted_at(str(place.path))
     assert entry is not None
@@ -244,7 +250,12 @@ def test_a_bucket_that_is_refused_is_no_empty_one(folder: Path, place: Place, tm
         ("{bucket}", "{place}", ["--write", "-o", "ro"], 2, "contradict"),
         ("{bucket}", "{place}", ["-o", "refresh=5m"], 2, "--refresh"),
         ("{bucket}", "{place}", ["--env-file", "/not/there"], 2, "cannot read the variables"),
-        ("{bucket}", "{place}", ["-o", "umask=xyz"], 2, "umask"),
+        # A value that ends in a backslash takes nothing of what is behind it along; libfuse says what it thinks of it.
+        ("{bucket}", "{place}", ["-o", "umask=\\"], 2, "umask"),
+        ("{bucket}", "{place}", ["-o", "attr_timeout=x"], 2, "libfuse could not mount the bucket: "),
+        ("{bucket}", "{place}", ["--log-file", "/not/there"], 2, "/not/there: cannot write"),
+        ("{bucket}", "{place}", ["--pid-file", "/not/there"], 2, "/not/there: cannot write"),
+        ("{bucket}-not", "{place}", ["--foreground"], 3, "no such bucket"),
         ("", "{place}", [], 2, "empty"),
     ],
 )
@@ -254,6 +265,7 @@ def test_what_cannot_be_mounted_is_told_at_once(
     names = {"bucket": str(folder), "place": str(place.path)}
     done = run("mount", url.format(**names), target.format(**names), *options, code=code)
     assert said in done.stderr.decode()
+    assert done.stderr.count(b"\n") == 1 or "Usage" in done.stderr.decode()
     assert not place.is_mounted
 
 
@@ -297,24 +309,17 @@ def test_umount_of_a_folder_in_use(folder: Path, place: Place) -> None:
     place.expect_end()
 
 
-def test_a_killed_daemon_leaves_what_umount_clears(folder: Path, place: Place) -> None:
-    place.mount(str(folder))
-    (place.path / TOPIC).stat()
-    place.kill(signal.SIGKILL)
-    until(lambda: has_ended(place.process), "it was killed")
-    assert place.is_mounted
-    with pytest.raises(OSError, match="connect"):
-        list(place.path.iterdir())
+def test_a_killed_daemon_leaves_what_mount_and_umount_clear(folder: Path, place: Place) -> None:
+    for said in ("", "was removed"):
+        assert said in place.mount(str(folder))
+        assert (place.path / TOPIC / "1.entries").exists()
+        place.kill(signal.SIGKILL)
+        wait_until(lambda: has_ended(place.process))
+        assert place.is_mounted
+        with pytest.raises(OSError, match="connect"):
+            list(place.path.iterdir())
     run("umount", str(place.path))
     place.expect_end()
-
-
-def test_a_killed_daemon_leaves_what_mount_clears(folder: Path, place: Place) -> None:
-    place.mount(str(folder))
-    place.kill(signal.SIGKILL)
-    until(lambda: has_ended(place.process), "it was killed")
-    assert "was removed" in place.mount(str(folder))
-    assert (place.path / TOPIC / "1.entries").exists()
 
 
 @for_each("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -329,7 +334,7 @@ def test_a_file_that_is_open_can_be_read_to_its_end(folder: Path, place: Place) 
     place.mount(str(folder))
     with (place.path / TOPIC / "1.entries").open("rb", buffering=0) as file:
         place.kill(signal.SIGTERM)
-        until(lambda: not place.is_mounted, "the mount point stays")
+        wait_until(lambda: not place.is_mounted)
         assert len(file.read()) == offload_size()
         assert not has_ended(place.process)
     place.expect_end()
@@ -339,7 +344,7 @@ def test_a_second_signal_cuts_off(folder: Path, place: Place) -> None:
     place.mount(str(folder))
     file = os.open(place.path / TOPIC / "1.entries", os.O_RDONLY)
     place.kill(signal.SIGTERM)
-    until(lambda: not place.is_mounted, "the mount point stays")
+    wait_until(lambda: not place.is_mounted)
     place.kill(signal.SIGTERM)
     place.expect_end()
     with pytest.raises(OSError, match="connect"):
@@ -354,9 +359,9 @@ def test_a_store_that_hangs_does_not_keep_the_mount(s3_golden: str, proxy: Fault
     proxy.faults.append(Fault("hang", matches=lambda *_: True))
     file = place.path / "entries/public/golden/plain/26.entries"
     with started(["cat", file], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as reader:
-        until(lambda: proxy.faults[0].met, "nothing is asked for")
+        wait_until(lambda: proxy.faults[0].met > 0)
         place.kill(signal.SIGTERM)
-        until(lambda: not place.is_mounted, "the mount point stays")
+        wait_until(lambda: not place.is_mounted)
         place.kill(signal.SIGTERM)
         place.expect_end()
         assert reader.wait(PATIENCE) == 1
@@ -365,7 +370,7 @@ def test_a_store_that_hangs_does_not_keep_the_mount(s3_golden: str, proxy: Fault
 def test_a_daemon_that_hangs_can_be_unmounted(folder: Path, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     place.mount(str(folder))
     place.kill(signal.SIGSTOP)
-    until(lambda: is_stopped(place.process), "the daemon goes on")
+    wait_until(lambda: is_stopped(place.process))
     monkeypatch.setattr(mountpoint, "_ANSWER_SECONDS", 0.1)
     assert b"does not answer; --lazy" in run("umount", str(place.path), code=2).stderr
     run("umount", "-z", str(place.path))
@@ -390,7 +395,7 @@ def test_uploads_that_are_not_complete_leave_nothing(folder: Path, place: Place)
     file = (place.path / TOPIC / "7.entries").open("wb", buffering=0)
     file.write(records[: len(records) // 2])
     place.kill(signal.SIGTERM)
-    until(lambda: not place.is_mounted, "the mount point stays")
+    wait_until(lambda: not place.is_mounted)
     place.kill(signal.SIGTERM)
     place.expect_end()
     with pytest.raises(OSError, match="connect"):
@@ -420,7 +425,7 @@ def test_no_signal_is_missed(folder: Path, place: Place) -> None:
     assert [path.name for path in (place.path / TOPIC).iterdir()] == ["1.entries"]
     for times in range(1, 51):
         place.kill(signal.SIGUSR1)
-        until(lambda: place.log.read_text().count("listed again") == times, "a signal was missed")  # noqa: B023
+        wait_until(lambda: place.log.read_text().count("listed again") == times)  # noqa: B023
     assert (place.path / TOPIC / "2.entries").exists()
 
 
@@ -455,21 +460,25 @@ def test_foreground_ends_with_umount(folder: Path, place: Place) -> None:
         [LEDGERFS, "mount", str(folder), str(place.path), "--foreground"], stderr=subprocess.DEVNULL
     ) as process:
         place.processes.append(process.pid)
-        until(lambda: place.is_mounted, "it is not mounted")
+        wait_until(lambda: place.is_mounted)
         # Who just looked whether it answers may be in it yet.
-        until(lambda: has_unmounted(place), "it cannot be unmounted")
+        wait_until(lambda: has_unmounted(place))
         assert process.wait(PATIENCE) == 0
+
+
+def wait_for_daemon(command: int, place: Place, proxy: FaultProxy) -> None:
+    """Wait until the daemon that a command has started asks for something."""
+    children = Path(f"/proc/{command}/task/{command}/children")
+    wait_until(lambda: bool(children.read_text().split()))
+    place.processes += map(int, children.read_text().split())
+    wait_until(lambda: proxy.faults[0].met > 0)
 
 
 def test_interrupted_while_waiting(s3_golden: str, proxy: FaultProxy, place: Place) -> None:
     proxy.faults.append(Fault("hang", matches=lambda *_: True))
     options = s3_options(proxy)
     with started([LEDGERFS, "mount", s3_golden, str(place.path), *options], stderr=subprocess.PIPE) as process:
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        until(lambda: children.read_text().split(), "no daemon was started")
-        (daemon,) = map(int, children.read_text().split())
-        place.processes.append(daemon)
-        until(lambda: proxy.faults[0].met, "the daemon asks for nothing")
+        wait_for_daemon(process.pid, place, proxy)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
@@ -484,10 +493,7 @@ def test_nothing_is_mounted_for_a_command_that_was_killed(s3: S3Server, golden: 
     options = s3_options(proxy)
     options += ["--log-file", str(place.log)]
     with started([LEDGERFS, "mount", "s3://killed", str(place.path), *options]) as process:
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        until(lambda: children.read_text().split(), "no daemon was started")
-        place.processes += map(int, children.read_text().split())
-        until(lambda: proxy.faults[0].met, "the daemon asks for nothing")
+        wait_for_daemon(process.pid, place, proxy)
         process.kill()
     killed.set()
     place.expect_end()
@@ -498,11 +504,13 @@ def test_credentials_are_seen_nowhere(s3_golden: str, s3: S3Server, place: Place
     place.mount(s3_golden, *s3_options(s3), "--trace", "--stats", run=commands.run)
     assert (place.path / "entries/public/golden/plain/26.entries").read_bytes()
     place.kill(signal.SIGUSR1)
-    until(lambda: "listed again" in place.log.read_text(), "nothing is said")
+    wait_until(lambda: "listed again" in place.log.read_text())
     root = Path(f"/proc/{place.process}")
     shown = [(root / name).read_bytes() for name in ("cmdline", "environ", "mountinfo", "comm")]
     run("umount", str(place.path))
     place.expect_end()
+    assert "stats: requests " in place.log.read_text()
+    assert "GET" in place.log.read_text()
     for text in [*shown, place.log.read_bytes()]:
         assert CREDENTIALS["key"].encode() not in text
         assert CREDENTIALS["secret"].encode() not in text

@@ -6,17 +6,15 @@ import mmap
 import os
 import random
 import stat
-import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from tests.support.entries import frame, metadata
-from tests.support.lacking import key_of, ledger, lossy_folder
+from tests.support.lacking import key_of, lossy_folder
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.mounts import Mount, mounted, number_of
 from tests.support.s3 import S3Server
@@ -322,42 +320,6 @@ READ_ONLY = (
 def test_a_mount_for_reading_is_read_only(mount: Mount, command: str) -> None:
     folder = f"entries/{GOLDEN}/plain"
     assert number_of(mount.run(command.format(f=f"{folder}/26.entries", d=folder), None)) == errno.EROFS
-
-
-def test_a_missing_ledger_is_there_and_cannot_be_copied(tmp_path: Path) -> None:
-    """Whoever copies, globs or opens a topic of which a ledger is lost ends with an error, not with the rest."""
-    bucket = lossy_folder(tmp_path / "bucket")
-    for made in (ledger(1), ledger(2)):
-        bucket.put(made)
-    bucket.lose(key_of(ledger(2)))
-    bucket.put_object(key_of(ledger(3), "-index"), b"nonsense")
-    with mounted(tmp_path, bucket.url) as mount:
-        for view in VIEWS:
-            folder = mount.path / view / "public/default/orders"
-            first, second = sorted(folder.iterdir())
-            assert (first.stem, second.stem) == ("1", "2")
-            assert first.read_bytes()
-            with pytest.raises(OSError) as caught:
-                second.read_bytes()
-            assert caught.value.errno == errno.EIO
-            done = subprocess.run(
-                ["cp", "-r", str(folder), str(tmp_path / f"copy-{view}")], capture_output=True, check=False
-            )
-            assert done.returncode == 1
-            assert b"Input/output error" in done.stderr
-        with pytest.raises(duckdb.Error, match="Input/output error"):
-            duckdb.sql(f"SELECT count(*) FROM '{mount.path}/parquet/public/default/orders/*.parquet'").fetchall()
-        assert (mount.path / "entries/public/default/orders/2.entries").stat().st_size == len(ledger(2).records)
-        assert any("nobody can tell the topic (ids 3)" in line for line in mount.log)
-
-
-def test_a_damaged_table_is_no_file_that_patterns_pass_over(tmp_path: Path) -> None:
-    bucket = lossy_folder(tmp_path / "bucket")
-    broken = offload([ENTRY[:-1] + b"?"], 2, uuid=2)
-    for made in (ledger(1), broken):
-        bucket.put(made)
-    with mounted(tmp_path, bucket.url) as mount, pytest.raises(duckdb.Error, match="Input/output error"):
-        duckdb.sql(f"SELECT count(*) FROM '{mount.path}/parquet/public/default/orders/*.parquet'").fetchall()
 
 
 def test_an_object_that_was_replaced_is_read_anew_whatever_it_looks_like(tmp_path: Path) -> None:

@@ -29,7 +29,6 @@ from ledgerfs.errors import (
     NotFoundError,
     ObjectNotFoundError,
     ReadOnlyError,
-    RefusedLedgerError,
     StoreError,
     StoreTimeoutError,
     UncertainWriteError,
@@ -371,55 +370,6 @@ def test_what_is_written_is_there_once_it_is_closed(mounted: MountedBucket, fold
     assert ledger_20(folder) == set()
     mounted.release(write_all(mounted, RECORDS))
     assert content(mounted, FILE) == RECORDS
-
-
-@pytest.mark.parametrize("end", ["close", "release", "remove", "gap", "records", "resize"])
-def test_what_is_given_up_leaves_nothing_and_can_be_written_again(
-    mounted: MountedBucket, folder: Path, end: str
-) -> None:
-    gone: list[str] = []
-    mounted.incoming.on_gone = gone.append
-    handle = write_all(mounted, b"" if end == "release" else RECORDS)
-    if end == "close":
-        mounted.close()
-        with pytest.raises(OSError):
-            mounted.flush(handle, ME)
-    elif end == "remove":
-        mounted.remove(FILE)
-    elif end == "gap":
-        with pytest.raises(OSError, match="front to end"):
-            mounted.write(handle, RECORDS, 1 << 20, ME)
-    elif end == "records":
-        with pytest.raises(RefusedLedgerError):
-            mounted.write(handle, RECORDS, len(RECORDS), ME)
-    elif end == "resize":
-        with pytest.raises(OSError, match="front to end"):
-            mounted.resize(FILE, 1 << 20)
-    if end != "release":
-        with pytest.raises(OSError):
-            mounted.sync(handle)
-    mounted.release(handle)
-    assert mounted.open_handles == 0
-    assert ledger_20(folder) == set()
-    assert gone in ([], [FILE.strip("/")])
-    with pytest.raises(NotFoundError):
-        mounted.attributes(FILE)
-    mounted.release(write_all(mounted, RECORDS))
-    assert content(mounted, FILE) == RECORDS
-
-
-def test_an_open_file_has_attributes_when_its_path_is_gone(mounted: MountedBucket, folder: Path) -> None:
-    path = f"/entries/{TOPIC}/1.entries"
-    handle = mounted.open(path)
-    shown = mounted.attributes(path)
-    mounted.remove(path)
-    for where in (path, None):
-        assert mounted.attributes(where, handle).size == shown.size
-    with pytest.raises(NotFoundError):
-        mounted.attributes(path)
-    mounted.release(handle)
-    with pytest.raises(NotFoundError):
-        mounted.attributes(path, handle)
 
 
 def test_who_opens_while_a_listing_replaces_another_gets_the_new_one(

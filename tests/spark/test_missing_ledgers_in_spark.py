@@ -6,10 +6,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from ledgerfs.errors import MissingLedgerError, UnreadableObjectsWarning
+from ledgerfs.errors import MissingLedgerError
 from ledgerfs.spark.pipelines.stats import stats
-from ledgerfs.spark.pipelines.verify import verify
-from ledgerfs.spark.runtime.storage import Storage
 from ledgerfs.spark.source.left_out import by_topic, left_out_accumulator
 from tests.support.lacking import MESSAGES, OTHER, OTHER_NAME, TOPIC, LossyBucket, key_of, ledger, lossy_folder
 
@@ -41,20 +39,3 @@ def test_pipelines_say_what_they_lack(spark: SparkSession, half: LossyBucket) ->
     rows = stats(spark, half.url, by=["topic"], on_corrupt="skip", left_out=left_out).collect()
     assert [(row.topic, row.messages) for row in rows] == [(TOPIC, MESSAGES), (OTHER, MESSAGES)]
     assert [(one.topic, [lost.ledger_id for lost in one.missing]) for one in by_topic(left_out.value)] == [(TOPIC, [2])]
-
-
-def test_a_bucket_that_is_refused_is_no_empty_one(spark: SparkSession, tmp_path: Path) -> None:
-    bucket = lossy_folder(tmp_path / "bucket")
-    bucket.put(ledger(1))
-    index = tmp_path / "bucket" / key_of(ledger(1), "-index")
-    index.symlink_to(index.rename(tmp_path / "elsewhere"))
-    reader = spark.read.format("ledgerfs")
-    with pytest.raises(PySparkException, match="cannot read an object of unknown topic"):
-        reader.load(bucket.url).count()
-    assert reader.option("onUnreadable", "skip").load(bucket.url).count() == 0
-    with pytest.raises(PySparkException, match="nothing tells the topic of 1 ledger there"):
-        reader.option("topic", TOPIC).load(bucket.url).count()
-    with pytest.warns(UnreadableObjectsWarning, match=index.name):
-        assert stats(spark, Storage(bucket.url, on_unreadable="skip"), by=["topic"]).count() == 0
-    (found,) = verify(spark, bucket.url, quick=True).where("severity = 'unchecked'").collect()
-    assert (found.kind, found.key) == ("unreadable-index", index.name)

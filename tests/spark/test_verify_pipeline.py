@@ -89,10 +89,6 @@ def test_an_empty_catalog_has_no_parts(tmp_path: Path) -> None:
     assert list(ledger_parts(catalog, np.empty(0, np.int64))) == []
 
 
-def test_an_empty_bucket_has_no_findings(spark: SparkSession, tmp_path: Path) -> None:
-    assert prepare(spark, f"file://{tmp_path}").report() == verify_here(open_bucket(f"file://{tmp_path}"))
-
-
 def test_a_bucket_on_s3_is_read_with_hadoops_settings(spark: SparkSession, s3_golden: str, s3: S3Server) -> None:
     settings = {
         "fs.s3a.endpoint": s3.endpoint,

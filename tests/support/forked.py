@@ -30,47 +30,14 @@ from typing import Self
 
 # What these say is read once: when the interpreter, a library or a module starts.
 READ_AT_START = (
-    "PYTHON",
-    "LC_",
-    "LANG",
-    "LD_",
-    "MALLOC",
-    "FSSPEC",
-    "NUMBA",
-    "OMP",
-    "OPENBLAS",
-    "COVERAGE",
-    "LEDGERFS_CACHE_BYTES",
-)
+    "PYTHON", "LC_", "LANG", "LD_", "MALLOC", "FSSPEC", "NUMBA", "OMP", "OPENBLAS", "COVERAGE", "LEDGERFS_CACHE_BYTES",
+)  # fmt: skip
 LIBRARIES = (
-    "click",
-    "rich.console",
-    "rich.table",
-    "rich.progress",
-    "fsspec.implementations.local",
-    "fsspec.implementations.memory",
-)
-LIBRARIES += ("fsspec.asyn", "s3fs", "aiobotocore.session", "botocore.args", "botocore.signers", "aiohttp")
-LIBRARIES += (
-    "cachetools",
-    "cramjam",
-    "lz4.frame",
-    "numba.extending",
-    "llvmlite.binding",
-    "numpy",
-    "zstandard",
-    "pyarrow.parquet",
-)
-LIBRARIES += (
-    "pyarrow.csv",
-    "pyarrow.compute",
-    "pyarrow.ipc",
-    "google.protobuf.message",
-    "multiprocessing.pool",
-    "concurrent.futures",
-)
-
-
+    "click", "rich.console", "rich.table", "rich.progress", "fsspec.implementations.local", "fsspec.implementations.memory",
+    "fsspec.asyn", "s3fs", "aiobotocore.session", "botocore.args", "botocore.signers", "aiohttp", "cachetools", "cramjam", "lz4.frame",
+    "numba.extending", "llvmlite.binding", "numpy", "zstandard", "pyarrow.parquet", "pyarrow.csv", "pyarrow.compute", "pyarrow.ipc",
+    "google.protobuf.message", "multiprocessing.pool", "concurrent.futures",
+)  # fmt: skip
 ROOMS_OF_OTHERS = ("spark", "fuse_mount", "testing")
 """Rooms of ledgerfs that the commands which are forked have no use for."""
 COMMAND = "ledgerfs.cli:main"
