@@ -13,22 +13,10 @@ from ledgerfs.cli.group import cli
 from ledgerfs.cli.schemas.group import schemas
 from ledgerfs.cli.spark.group import spark
 from tests.support.each import for_each
-from tests.support.invoked import output
 
 HEAVY = {
-    "numpy",
-    "numba",
-    "pyarrow",
-    "pandas",
-    "fsspec",
-    "s3fs",
-    "botocore",
-    "aiohttp",
-    "asyncio",
-    "rich",
-    "pyspark",
-    "mfusepy",
-}
+    "numpy", "numba", "pyarrow", "pandas", "fsspec", "s3fs", "botocore", "aiohttp", "asyncio", "rich", "pyspark", "mfusepy",
+}  # fmt: skip
 PLUGGED = [cli.get_command(click.Context(cli), name) for name in ("bookie", "cluster", "lifecycle", "recover")]
 GROUPS = [cli, schemas, spark, *(one for one in PLUGGED if isinstance(one, LazyGroup))]
 
@@ -105,22 +93,6 @@ def test_a_misspelt_command_is_told_the_nearest() -> None:
     assert done.returncode == 2
     assert "No such command 'topcis'" in done.stderr
     assert "topics" in done.stderr
-
-
-def completed(words: str, position: int) -> list[str]:
-    """Return what bash is offered."""
-    env = {"_LEDGERFS_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(position)}
-    return [line.partition(",")[2] for line in output(env=env).splitlines()]
-
-
-def test_a_shell_completes_commands_and_their_options() -> None:
-    assert completed("ledgerfs ", 1) == sorted(cli.list_commands(click.Context(cli)))
-    assert completed("ledgerfs to", 1) == ["topics"]
-    assert completed("ledgerfs --v", 1) == ["--version"]
-    assert completed("ledgerfs spark ", 2) == sorted(standing(spark))
-    assert completed("ledgerfs topics --js", 2) == ["--json"]
-    assert "--quick" in completed("ledgerfs verify --", 2)
-    assert completed("ledgerfs export --format p", 3) == ["parquet"]
 
 
 def test_every_command_is_completed_before_anything_is_opened() -> None:

@@ -10,13 +10,12 @@ import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs.cli.parameter_types import Size
-from tests.support.commands import on_terminal
 from tests.support.commands import run as run_process
 from tests.support.each import for_each
 from tests.support.invoked import output, run
 from tests.support.lacking import OTHER, OTHER_NAME, TOPIC, key_of, ledger, lossy_s3
 from tests.support.ledgers import offload, put_in_folder
-from tests.support.s3 import CREDENTIALS, S3Server, environment_of
+from tests.support.s3 import CREDENTIALS, S3Server
 from tests.support.s3_log import changes, requests_of
 
 PLAIN = "persistent://public/golden/plain"
@@ -79,23 +78,6 @@ def test_to_a_folder_of_a_bucket_on_s3_with_options_of_the_target(
     source_options = [option.replace("-O", "-o") for option in options]
     assert output("offload", url, str(back), *source_options) == text
     assert objects_in(back) == objects_in(tmp_path / "source")
-
-
-def test_between_buckets_with_credentials_of_the_environment(s3: S3Server, s3_golden: str, s3_bucket: str) -> None:
-    topics = ["--topic", PLAIN, "--topic", "public/golden/q?x=1&y=#2", "--topic", "public/golden/persistent/txn"]
-    done = output("offload", s3_golden, f"s3://{s3_bucket}", *topics, "--json", env=environment_of(s3))
-    rows = json.loads(done)
-    assert [row["ledger_id"] for row in rows] == [26, 84, 123, 81, 120, 154, 69, 118, 152]
-    assert {row["outcome"] for row in rows} == {"copied"}
-    first = rows[0]
-    assert set(first) == {"topic", "ledger_id", "uuid", "source_ledger_id", "source_uuid", "outcome", "error"}
-    assert first["topic"] == PLAIN
-    assert first["uuid"] == first["source_uuid"]
-    assert first["error"] is None
-    for row in rows:
-        key = f"{row['uuid']}-ledger-{row['ledger_id']}"
-        heads = [s3.client.head_object(Bucket=bucket, Key=key)["Metadata"] for bucket in ("golden", s3_bucket)]
-        assert heads[0] == heads[1]
 
 
 @pytest.mark.parametrize("name", ["file", "no/such"])
@@ -215,13 +197,6 @@ def test_an_empty_bucket_is_copied_as_one(tmp_path: Path) -> None:
     assert output("offload", str(tmp_path / "source"), str(tmp_path / "copy"), "--unbatch").startswith(
         "ledgers copied: 0"
     )
-
-
-def test_progress_on_a_terminal(golden_url: str, tmp_path: Path) -> None:
-    out, err = on_terminal("offload", golden_url, str(tmp_path / "copy"), columns=100)
-    assert out == COPIED.format(104, "25.4 MiB", 0, 0)
-    assert "offloading" in err
-    assert "MiB" in err
 
 
 EACH_WAY: list[list[str]] = [[], ["--new-uuid"], ["--unbatch"]]

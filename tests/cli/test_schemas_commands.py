@@ -255,11 +255,3 @@ def test_a_broker_of_another_cluster_knows_nothing_and_that_is_said(folder: Path
     assert b"0 versions of 0 topics" in done.stderr
     assert b"is that the cluster that wrote this bucket?" in done.stderr
     assert not (folder / "_ledgerfs").exists()
-
-
-def test_an_empty_bucket_has_nothing_to_save(orders: AdminServer, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    done = run("schemas", "save", orders.url, str(tmp_path / "empty"))
-    assert b"no offloaded ledgers" in done.stderr
-    assert list((tmp_path / "empty").iterdir()) == []
-    assert b"no schemas are saved" in run("schemas", "ls", str(tmp_path / "empty")).stderr

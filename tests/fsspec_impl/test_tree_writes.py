@@ -280,15 +280,6 @@ def test_a_transform_of_damaged_entries_leaves_nothing(fs: LedgerFileSystem, fol
     assert objects_in(folder) == {}
 
 
-def test_a_transform_for_all_writes(copied: LedgerFileSystem, folder: Path) -> None:
-    fs = LedgerFileSystem(fo=str(folder), target_protocol="file", write_options={"transform": unbatch()})
-    fs.cp("entries/public/golden/batched-zstd/37.entries", "entries/public/golden/none/1.entries")
-    assert (
-        fs.info("entries/public/golden/none/1.entries")["size"]
-        > fs.info("entries/public/golden/batched-zstd/37.entries")["size"]
-    )
-
-
 # If there is such a ledger
 
 

@@ -451,21 +451,6 @@ def test_foreground(folder: Path, place: Place, tmp_path: Path) -> None:
     place.expect_end()
 
 
-def has_unmounted(place: Place) -> bool:
-    return subprocess.run([LEDGERFS, "umount", str(place.path)], capture_output=True, check=False).returncode == 0
-
-
-def test_foreground_ends_with_umount(folder: Path, place: Place) -> None:
-    with started(
-        [LEDGERFS, "mount", str(folder), str(place.path), "--foreground"], stderr=subprocess.DEVNULL
-    ) as process:
-        place.processes.append(process.pid)
-        wait_until(lambda: place.is_mounted)
-        # Who just looked whether it answers may be in it yet.
-        wait_until(lambda: has_unmounted(place))
-        assert process.wait(PATIENCE) == 0
-
-
 def wait_for_daemon(command: int, place: Place, proxy: FaultProxy) -> None:
     """Wait until the daemon that a command has started asks for something."""
     children = Path(f"/proc/{command}/task/{command}/children")

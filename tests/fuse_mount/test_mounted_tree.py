@@ -1,6 +1,5 @@
 """A mounted bucket read with ordinary tools: the same bytes as through fsspec, sizes that are true, and names as the tree has them."""
 
-import ctypes
 import errno
 import mmap
 import os
@@ -237,16 +236,6 @@ def test_extended_attributes(mount: Mount, fs: LedgerFileSystem) -> None:
             os.getxattr(path, name)
         assert refused.value.errno == errno.ENODATA
     assert os.listxattr(mount.path / "entries" / GOLDEN) == []
-    c = ctypes.CDLL(None, use_errno=True)
-    name, value = b"user.ledgerfs.uuid", ctypes.create_string_buffer(100)
-    where = os.fsencode(path)
-    assert c.getxattr(where, name, None, 0) == 36
-    assert c.getxattr(where, name, value, 36) == 36
-    assert value.raw[:37] == ref.uuid.encode() + b"\0"
-    assert (c.getxattr(where, name, value, 35), ctypes.get_errno()) == (-1, errno.ERANGE)
-    size = c.listxattr(where, None, 0)
-    assert c.listxattr(where, value, 1) == -1
-    assert size == sum(len(one) + 1 for one in names)
 
 
 def test_reads_anywhere(mount: Mount, fs: LedgerFileSystem) -> None:

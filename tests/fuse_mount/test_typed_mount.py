@@ -7,8 +7,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from ledgerfs.cli.mount_helper import command_of
-from ledgerfs.fuse_mount.option_names import sort_options, split_options
 from tests.support.invoked import run
 from tests.support.typed_golden import bucket_with_schemas
 
@@ -63,20 +61,3 @@ def test_a_schema_of_ones_own_and_flags_with_a_value(golden_typed: Path, tmp_pat
         assert "value" not in names
     finally:
         run("umount", str(tmp_path / "mnt"))
-
-
-def test_options_of_a_line_of_fstab() -> None:
-    options = ["values=typed", "schema_version=3", "flatten", "on_undecodable=null", "ro"]
-    assert sort_options(options).scan_options == {
-        "values": "typed", "schema_version": "3", "flatten": True, "on_undecodable": "null",
-    }  # fmt: skip
-    assert [sort_options([f"flatten={text}"]).scan_options["flatten"] for text in ("true", "No", "1")] == [
-        True, False, True,
-    ]  # fmt: skip
-    assert sort_options(["value_type=x", "cache_regions=true", "blocksize=5"]).storage == [
-        "value_type=x", "cache_regions=true", "blocksize=5",
-    ]  # fmt: skip
-    assert sort_options(["schema_version=each"]).scan_options == {"schema_version": "each"}
-    assert command_of("s3://t", "/m", split_options("values=auto,flatten,refresh=5m")) == [
-        "mount", "--refresh=5m", "-o", "values=auto", "-o", "flatten", "--", "s3://t", "/m",
-    ]  # fmt: skip

@@ -10,17 +10,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from pyspark import TaskContext
-from pyspark.errors import AnalysisException, PythonException
+from pyspark.errors import AnalysisException, PySparkException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource_internal import _streamReader
 
 from ledgerfs import open_bucket
-from ledgerfs.errors import LedgerfsError, UnsupportedFormatError
+from ledgerfs.errors import LedgerfsError, MissingLedgerError, UnsupportedFormatError
+from ledgerfs.spark.pipelines.stats import stats
 from ledgerfs.spark.source.data_source import LedgerfsDataSource
 from tests.spark.planned import by_tasks
 from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.golden_rows import as_java_says, expected_of, wanted
+from tests.support.lacking import MESSAGES, OTHER, OTHER_NAME, TOPIC, key_of, ledger, lossy_folder
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.s3 import CREDENTIALS, S3Server
 
@@ -126,14 +128,6 @@ def test_topics_lists_and_patterns(spark: SparkSession, url: str) -> None:
     assert read(spark, url, columns="topic", onEncrypted="null").count() == sum(count.values())
 
 
-def test_transactions(spark: SparkSession, url: str) -> None:
-    name = "persistent://public/golden/txn"
-    everything = read(spark, url, topic=name, transactions="all", partitionBytes="1KiB")
-    expected = open_bucket(url).topic(name).scan(transactions="all")
-    assert everything.columns == expected.schema.names
-    assert in_order(everything.toArrow()).to_pylist() == in_order(expected.to_table()).to_pylist()
-
-
 def test_sql_view(spark: SparkSession, url: str) -> None:
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW orders USING ledgerfs OPTIONS (path '{url}', topic '{PLAIN}')")
     assert spark.sql("SELECT count(*) FROM orders").first()[0] == open_bucket(url).topic(PLAIN).count()
@@ -199,6 +193,21 @@ def test_damage_names_object_and_offset(spark: SparkSession, tmp_path: Path) -> 
         read(spark, str(tmp_path)).collect()
     left = read(spark, str(tmp_path), onCorrupt="skip").count()
     assert 0 < left < 3
+
+
+def test_half_a_topic_is_no_data_frame(spark: SparkSession, tmp_path: Path) -> None:
+    """An error of the plan, before any task has a row."""
+    bucket = lossy_folder(tmp_path / "bucket")
+    for made in (ledger(1), ledger(2), ledger(3, name=OTHER_NAME)):
+        bucket.put(made)
+    bucket.lose(key_of(ledger(2)))
+    for options in ({}, {"topic": TOPIC}):
+        with pytest.raises(PySparkException, match="data object is gone"):
+            read(spark, bucket.url, **options).count()
+    assert read(spark, bucket.url, topic=OTHER).count() == MESSAGES
+    assert read(spark, bucket.url, topic=TOPIC, onCorrupt="skip").count() == MESSAGES
+    with pytest.raises(MissingLedgerError):
+        stats(spark, bucket.url)
 
 
 def test_a_loaded_frame_is_a_snapshot_and_the_next_one_is_new(spark: SparkSession, tmp_path: Path) -> None:

@@ -87,18 +87,9 @@ def test_golden_values_are_those_of_a_scan(spark: SparkSession, url: str, name: 
     assert_same_rows(rows.toArrow(), expected_of(url, name))
 
 
-KINDS = ("avro-random", "avro", "json", "kv-inline", "kv-separated", "prim", "proto", "")
-"""How names of topics begin, by the kind of their schemas; a topic is of the first one."""
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind or "others")
-def test_golden_values_of_all_tasks_are_those_of_a_scan(url: str, golden_typed: Path, kind: str) -> None:
-    """Of all topics, without Spark: with what it would pickle for its tasks, and with types that it has in other topics."""
-    names = [name for name in TOPICS if next(one for one in KINDS if name.startswith(one)) == kind]
-    for_each("name", names)(require_rows)(url=url, golden_typed=golden_typed)
-
-
-def require_rows(url: str, golden_typed: Path, name: str) -> None:
+@for_each("name", TOPICS)
+def test_golden_values_of_all_tasks_are_those_of_a_scan(url: str, golden_typed: Path, name: str) -> None:
+    """Without Spark: with what it would pickle for its tasks."""
     _, found = by_tasks(url, partitionBytes="8KiB", **options_of(name))
     assert found["value"].null_count < found.num_rows
     assert_same_rows(found, expected_of(url, name))
@@ -165,20 +156,6 @@ def test_the_schema_is_known_before_any_row_and_fields_are_columns(spark: SparkS
         f"CREATE OR REPLACE TEMPORARY VIEW evolved USING ledgerfs OPTIONS (path '{url}', topic '{EVOLVED}', values 'typed')"
     )
     assert spark.sql("SELECT count(value.id) FROM evolved").first()[0] == rows.where("value.id is not null").count()
-
-
-def test_a_schema_of_the_users_is_the_same_or_an_error(spark: SparkSession, url: str) -> None:
-    reader = spark.read.format("ledgerfs").options(values="typed", topic="public/typed/prim-int64")
-    assert reader.schema("value long, entry_id long").load(url).columns == ["value", "entry_id"]
-    assert reader.schema("value long, entry_id long").load(url).where("value is not null").count() > 0
-    with pytest.raises((AnalysisException, PythonException), match="is bigint here, not string"):
-        reader.schema("value string").load(url).collect()
-    flat = spark.read.format("ledgerfs").options(
-        values="typed", topic=EVOLVED, flatten="true", schemaVersion=json.dumps(MINE), onUndecodable="null"
-    )
-    assert flat.schema("id double").load(url).where("id is not null").count() > 0
-    with pytest.raises((AnalysisException, PythonException), match="no such column"):
-        flat.schema("name double").load(url).collect()
 
 
 def test_tasks_and_plans_after_the_load_do_not_ask_for_schemas(

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from threading import Thread
 from types import ModuleType
 from typing import Self
 
@@ -58,37 +57,24 @@ def run_forked(
     given: bytes = b"",
     file_size: int | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run the command of this name with its output in pipes, as ``subprocess.run`` does.
+    """Run the command of this name, and return its output, as ``subprocess.run`` does.
 
     Parameters
     ----------
     given
-        What it reads on standard input, at most as much as a pipe holds.
+        What it reads on standard input.
     file_size
         How large its files may become, in bytes.
 
     """
-    stdin, stdout, stderr = os.pipe(), os.pipe(), os.pipe()
-    os.write(stdin[1], given)
-    os.close(stdin[1])
-    texts: dict[int, bytes] = {}
-
-    def read(end: int) -> None:
-        with open(end, "rb") as file:
-            texts[end] = file.read()
-
-    readers = [Thread(target=read, args=(ends[0],)) for ends in (stdout, stderr)]
-    with Forked(command, arguments, env, (stdin[0], stdout[1], stderr[1]), file_size) as process:
-        for one in (stdin[0], stdout[1], stderr[1]):
-            os.close(one)
-        for reader in readers:
-            reader.start()
-        try:
+    with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+        files = (stdin, stdout, stderr)
+        stdin.write(given)
+        stdin.seek(0)
+        with Forked(command, arguments, env, tuple(file.fileno() for file in files), file_size) as process:
             code = process.wait(timeout)
-        finally:
-            for reader in readers:
-                reader.join()
-    return subprocess.CompletedProcess([command, *arguments], code, texts[stdout[0]], texts[stderr[0]])
+        texts = [os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0) for file in files]
+    return subprocess.CompletedProcess([command, *arguments], code, *texts[1:])
 
 
 class Forked:
