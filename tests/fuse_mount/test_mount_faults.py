@@ -16,6 +16,7 @@ import pytest
 
 from ledgerfs.errors import CorruptObjectError, MissingLedgerError
 from ledgerfs.fsspec_impl import LedgerFileSystem
+from ledgerfs.fuse_mount.attributes import UNREADABLE_BYTES
 from tests.support.entries import frame, metadata
 from tests.support.lacking import key_of
 from tests.support.ledgers import Offload, offload, put_in_folder
@@ -280,6 +281,8 @@ def test_damage_is_an_error_and_all_else_is_fine(truncated_url: str, golden: Pat
                 assert done.stdout == wanted
         lines = [line for line in mount.log if line.startswith("ERROR")]
         assert mount.run("cat entries/public/golden/plain/26.entries; cp -r entries/public/golden ../copied")
+        # What cannot be rendered is there all the same.
+        assert f" {UNREADABLE_BYTES} " in mount.output(f"ls -l jsonl/{TOPIC}")
         # Whoever copies, or opens by a pattern, a topic of which a part is lost ends with an error, not with the rest.
         for number, topic in enumerate((TOPIC, "public/lossy/orders")):
             for view in ("jsonl", "parquet", *(["entries"] if number else [])):

@@ -5,7 +5,6 @@ import inspect
 import logging
 import os
 import random
-import shutil
 import signal
 import threading
 import time
@@ -35,7 +34,7 @@ from ledgerfs.errors import (
     WrongBodyError,
 )
 from ledgerfs.fuse_mount import error_numbers, processes
-from ledgerfs.fuse_mount.attributes import UNREADABLE_BYTES, inode_of
+from ledgerfs.fuse_mount.attributes import inode_of
 from ledgerfs.fuse_mount.error_numbers import answering, errno_of
 from ledgerfs.fuse_mount.incoming_file import IncomingFile
 from ledgerfs.fuse_mount.operations import MountedBucket, MountOptions
@@ -44,7 +43,7 @@ from ledgerfs.storage.folders.store import LocalStore
 from ledgerfs.vfs.removal import remove_ledgers
 from ledgerfs.vfs.tree import OpenFile, Tree
 from tests.support.children import fork
-from tests.support.ledgers import offload, put_in_folder
+from tests.support.ledgers import put_in_folder
 from tests.support.matrix import TOPIC, make_ledger
 from tests.support.remote import RemoteFolder
 from tests.support.waiting import wait_until
@@ -535,16 +534,3 @@ def test_a_child_that_is_about_to_let_go_does_not_hold(
         patch.setattr(processes, "time", SimpleNamespace(sleep=sleep))
         assert not is_held([os.getpid()], inode)
     assert len(slept) == looks
-
-
-def test_rendered_files_are_not_rendered_for_a_listing(golden: Path, tmp_path: Path) -> None:
-    shutil.copytree(golden / "bucket", tmp_path / "copy")
-    put_in_folder(tmp_path / "copy", offload([b"no message"], 9999, uuid=9999))
-    mounted = MountedBucket(open_bucket(f"file://{tmp_path}/copy", cache_dir=str(tmp_path / "cache")), MountOptions())
-    assert sum(shown.size is None for _, shown in mounted.entries("/jsonl/public/golden/plain")) > 0
-    assert not list((tmp_path / "cache").glob("files/*.file"))
-    # What cannot be rendered is there all the same, and opening it tells.
-    assert mounted.attributes(f"/jsonl/{TOPIC}/9999.jsonl").size == UNREADABLE_BYTES
-    with pytest.raises(LedgerfsError):
-        mounted.open(f"/jsonl/{TOPIC}/9999.jsonl")
-    assert mounted.open_handles == 0
