@@ -147,6 +147,20 @@ def test_count_of_some_topics_and_times(golden_url: str) -> None:
     assert run("count", golden_url, "nosuch", code=2).stderr
 
 
+def test_a_slack_of_nothing_is_one(tmp_path: Path) -> None:
+    early = frame(metadata(publish_time_ms=CREATED_MS - 60_000), b"value")
+    ledgers = [offload([early], number, uuid=number, created_ms=CREATED_MS + number) for number in (1, 2)]
+    command = (
+        "count",
+        put_in_folder(tmp_path, *ledgers),
+        "--end",
+        "2023-11-14T22:13:00Z",
+        "--json",
+        "--clock-slack-ms",
+    )
+    assert [json.loads(output(*command, slack))[0]["messages"] for slack in ("0", "100000")] == [0, 2]
+
+
 def test_count_goes_on_after_damage_and_ends_with_exit_code_1(url: str) -> None:
     done = run_process("count", url, code=1)
     lines = [line.split() for line in done.stdout.decode().splitlines()]

@@ -142,6 +142,15 @@ def test_unbatched_ledgers_may_have_ids_that_a_broker_is_to_know(golden: Path, t
     assert "--ledger-id is for --unbatch" in alone.stderr.decode()
 
 
+def test_what_to_do_with_ledgers_that_are_there(golden: Path, tmp_path: Path) -> None:
+    source, target = some_golden(golden, tmp_path / "source", 42), str(tmp_path / "copy")
+    output("offload", source, target)
+    assert "already" in run("offload", source, target, "--if-exists", "fail", code=1).stderr.decode()
+    output("offload", source, target, "--if-exists", "new-copy", "--new-uuid", "--block-size", "7MiB")
+    copies = [open_bucket(target).ledger(42, uuid=ref.uuid) for ref in open_bucket(target).catalog.all_of(42)]
+    assert sorted(len(one.index.blocks) for one in copies) == [2, 3]
+
+
 def test_damaged_ledgers_are_named_and_not_copied(golden: Path, truncated_url: str, tmp_path: Path) -> None:
     source = tmp_path / "source"
     url = some_golden(golden, source, 26, 33, 42, 44, 45)

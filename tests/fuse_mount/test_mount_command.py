@@ -16,6 +16,7 @@ import pytest
 
 from ledgerfs.cli import mount as mount_module
 from ledgerfs.cli.mount_helper import command_of
+from ledgerfs.cli.parameter_types import Duration
 from ledgerfs.errors import LedgerfsError, MountpointError
 from ledgerfs.fuse_mount import launching, mountpoint
 from ledgerfs.fuse_mount.mount_request import absolute_url
@@ -582,6 +583,11 @@ def test_urls_and_folders_become_absolute(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert absolute_url("s3://tier") == "s3://tier"
     (tmp_path / "link").symlink_to(tmp_path)
     assert absolute("link/x/../y/") == f"{tmp_path}/y"
+
+
+@for_each(("text", "seconds"), [("60s", 60), ("90", 90), ("1.5m", 90), ("2h", 7200), ("1d", 86400)])
+def test_durations(text: str, seconds: float) -> None:
+    assert Duration().convert(text, None, None) == seconds
 
 
 def test_files_of_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

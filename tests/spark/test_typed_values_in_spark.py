@@ -266,10 +266,10 @@ def test_tasks_log_what_they_could_not_decode(url: str, caplog: pytest.LogCaptur
 def test_times_that_spark_cannot_hold_are_named_or_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Of two messages one is valid until the end of time, as it is often said: 2**63 - 1 ms."""
     numbered = {"schema_version": bytes(8)}
-    payloads = [b"\xfe" + b"\xff" * 8 + b"\x01", b"\x02"]
+    payloads = [b"\x02" + time + b"\x00" for time in (b"\xfe" + b"\xff" * 8 + b"\x01", b"\x02")]
     entries = [frame(metadata(sequence_id=one, **numbered), payload) for one, payload in enumerate(payloads)]
     url = put_in_folder(tmp_path, offload(entries, created_ms=CREATED_MS))
-    schema = SchemaInfo("AVRO", b'{"type": "long", "logicalType": "timestamp-millis"}')
+    schema = SchemaInfo("AVRO", b'{"type": "array", "items": {"type": "long", "logicalType": "timestamp-millis"}}')
     topic = "persistent://public/default/orders"
     SavedSchemas(open_bucket(url).raw_store).add(topic, [SchemaVersion(0, schema, 1)])
     options = {"path": url, "topic": topic, "values": "typed", "columns": "value"}
@@ -277,13 +277,14 @@ def test_times_that_spark_cannot_hold_are_named_or_counted(tmp_path: Path, caplo
     reader = raising.reader(raising.schema())
     (part,) = reader.partitions()
     with pytest.raises(
-        UndecodableValueError, match="value of persistent://public/default/orders: a time outside of Spark"
+        UndecodableValueError, match=r"value\[\] of persistent://public/default/orders: a time outside of Spark"
     ):
         list(reader.read(part))
     nulling = LedgerfsDataSource({**options, "onUndecodable": "null"})
     reader = nulling.reader(nulling.schema())
     (batch,) = reader.read(part)
-    assert batch["value"].to_pylist() == [None, datetime.fromtimestamp(0.001, UTC)]
+    assert batch["value"].to_pylist() == [[None], [datetime.fromtimestamp(0.001, UTC)]]
     assert (
-        "1 values could not be decoded, the first that of message 1:0 or later: value is a time outside" in caplog.text
+        "1 values could not be decoded, the first that of message 1:0 or later: value[] is a time outside"
+        in caplog.text
     )
