@@ -138,7 +138,7 @@ def test_each_bad_bucket_gets_one_clear_line(tmp_path: Path, s3: S3Server, s3_bu
     env, keys = s3_env(s3), {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y"}
     for url, variables, code, line in (
         (str(tmp_path / "nowhere"), {}, 3, f"ledgerfs: file://{tmp_path}/nowhere: no such bucket or folder"),
-        ("memory://nothing", {}, 3, "ledgerfs: memory://nothing: no such bucket or folder"),
+        ("memory://nothing", {}, 3, "ledgerfs: memory:///nothing: no such bucket or folder"),
         ("s3://nowhere-at-all", env, 3, "ledgerfs: s3://nowhere-at-all: no such bucket"),
         (str(tmp_path / "empty"), {}, 0, f"file://{tmp_path}/empty: no offloaded ledgers; it has no objects"),
         (f"s3://{s3_bucket}", env, 0, f"s3://{s3_bucket}: no offloaded ledgers; it has no objects"),
@@ -148,7 +148,7 @@ def test_each_bad_bucket_gets_one_clear_line(tmp_path: Path, s3: S3Server, s3_bu
         ("nonsense://x", {}, 2, "ledgerfs: nonsense://x: Protocol not known: nonsense"),
         ("nonsense://user:password@host/x", {}, 2, "ledgerfs: nonsense://***@host/x: Protocol not known: nonsense"),
         ("ftp://user:password@127.0.0.1:1/x", {}, 3, "ledgerfs: ftp://***@127.0.0.1:1/x: the store cannot be reached"),
-        ("zip://::/etc/passwd", {}, 2, "ledgerfs: zip://"),
+        ("zip://::/etc/passwd", {}, 2, "ledgerfs: zip:"),
     ):
         (found,) = errors("topics", url, env=variables, code=code)
         assert found.startswith(line), url
