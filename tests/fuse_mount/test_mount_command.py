@@ -19,8 +19,7 @@ from ledgerfs.cli.mount_helper import command_of
 from ledgerfs.cli.parameter_types import Duration
 from ledgerfs.errors import LedgerfsError, MountpointError
 from ledgerfs.fuse_mount import launching, mountpoint
-from ledgerfs.fuse_mount.mount_request import absolute_url
-from ledgerfs.fuse_mount.mountpoint import absolute, mounted_at
+from ledgerfs.fuse_mount.mountpoint import mounted_at
 from ledgerfs.fuse_mount.option_names import sort_options, split_options
 from ledgerfs.fuse_mount.serving import load_environment
 from ledgerfs.fuse_mount.unmounting import detach
@@ -574,15 +573,6 @@ def test_other_users_take_a_line_in_fuse_conf(monkeypatch: pytest.MonkeyPatch, t
     (tmp_path / "fuse.conf").write_text("mount_max = 5\n user_allow_other\n")
     chosen = mount_module._fuse_options(sort_options([]), allow_other=True)
     assert chosen == {"allow_other": True, "default_permissions": True}
-
-
-def test_urls_and_folders_become_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert absolute_url("tier") == f"{tmp_path}/tier"
-    assert absolute_url("file://tier") == f"file://{tmp_path}/tier"
-    assert absolute_url("s3://tier") == "s3://tier"
-    (tmp_path / "link").symlink_to(tmp_path)
-    assert absolute("link/x/../y/") == f"{tmp_path}/y"
 
 
 @for_each(("text", "seconds"), [("60s", 60), ("90", 90), ("1.5m", 90), ("2h", 7200), ("1d", 86400)])

@@ -68,13 +68,13 @@ def run_forked(
 
     """
     with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
-        files = (stdin, stdout, stderr)
         stdin.write(given)
         stdin.seek(0)
-        with Forked(command, arguments, env, tuple(file.fileno() for file in files), file_size) as process:
+        files = (stdin.fileno(), stdout.fileno(), stderr.fileno())
+        with Forked(command, arguments, env, files, file_size) as process:
             code = process.wait(timeout)
-        texts = [os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0) for file in files]
-    return subprocess.CompletedProcess([command, *arguments], code, *texts[1:])
+        texts = [os.pread(file, os.fstat(file).st_size, 0) for file in files[1:]]
+    return subprocess.CompletedProcess([command, *arguments], code, *texts)
 
 
 class Forked:
