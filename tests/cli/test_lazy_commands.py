@@ -45,8 +45,8 @@ for arguments in {!r}:
         os._exit(0)
     os._exit(1)
 """
-    done = subprocess.run([sys.executable, "-c", program.format(commands)], capture_output=True, text=True, check=True)
-    lines = [line.split() for line in done.stderr.splitlines()]
+    done = subprocess.run([sys.executable, "-c", program.format(commands)], capture_output=True, check=True)
+    lines = [line.split() for line in done.stderr.decode().splitlines()]
     assert [line[:2] for line in lines] == [["exit", "0"]] * len(commands), lines
     assert all("ledgerfs.cli.group" in line for line in lines)
     return [HEAVY & set(line) for line in lines]

@@ -11,7 +11,6 @@ from typing import Any
 
 import fsspec
 import pytest
-from fsspec.implementations.dirfs import DirFileSystem
 
 from ledgerfs.errors import (
     BucketNotFoundError,
@@ -62,12 +61,6 @@ def test_other_ways_to_name_the_bucket(golden_url: str, golden: Path) -> None:
     assert by_url.ls("", detail=False) == by_fs.ls("", detail=False) == VIEWS
     with pytest.raises(UnusableUrlError, match="name the bucket"):
         LedgerFileSystem()
-
-
-def test_a_cache_in_between_works(golden_url: str, tmp_path: Path, fs: LedgerFileSystem) -> None:
-    url = f"ledger://{PLAIN}::simplecache::{golden_url}"
-    with fsspec.open(url, simplecache={"cache_storage": str(tmp_path)}) as file:
-        assert file.read() == fs.cat_file(PLAIN)
 
 
 def test_lists_as_fsspec_does(fs: LedgerFileSystem) -> None:
@@ -243,11 +236,6 @@ def test_a_file_of_ours_survives_a_path_that_is_not_there(fs: LedgerFileSystem, 
         with pytest.raises(NotFoundError):
             get("entries/public/golden/typo/1.entries", str(mine))
         assert mine.read_text() == "mine"
-
-
-def test_a_folder_filesystem_in_between_works(golden: Path, fs: LedgerFileSystem) -> None:
-    inner = DirFileSystem(f"{golden}/bucket", fsspec.filesystem("file"))
-    assert LedgerFileSystem(fo="", fs=inner).find("entries") == fs.find("entries")
 
 
 @pytest.mark.long

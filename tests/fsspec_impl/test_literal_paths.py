@@ -174,11 +174,5 @@ def test_what_is_there_under_no_such_name_is_a_pattern(fs: LedgerFileSystem, tmp
         fs.expand_path("nothing/*/x")
 
 
-def test_glob_takes_patterns_always(fs: LedgerFileSystem) -> None:
-    expected = [f"{ENTRIES}/{name}" for name in sorted(TOPICS) if name != "other"]
-    assert fs.glob(f"{ENTRIES}/orders*") == expected
-    assert fs.glob(f"{ENTRIES}/orders[*]") == [f"{ENTRIES}/orders*"]
-
-
 def files_in(folder: Path) -> dict[str, Any]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

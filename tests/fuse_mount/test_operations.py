@@ -371,6 +371,24 @@ def test_what_is_written_is_there_once_it_is_closed(mounted: MountedBucket, fold
     assert content(mounted, FILE) == RECORDS
 
 
+def test_bytes_elsewhere_are_refused_and_leave_nothing(mounted: MountedBucket, folder: Path) -> None:
+    spoilers: list[Callable[[int], object]] = [
+        lambda handle: mounted.write(handle, RECORDS, 1 << 20, ME),
+        lambda handle: mounted.write(handle, RECORDS, len(RECORDS), ME),
+        lambda _: mounted.resize(FILE, 1 << 20),
+    ]
+    for spoil in spoilers:
+        handle = write_all(mounted, RECORDS)
+        with pytest.raises(OSError, match=r"front to end|entry 0 stands"):
+            spoil(handle)
+        with pytest.raises(OSError):
+            mounted.sync(handle)
+        mounted.release(handle)
+        assert ledger_20(folder) == set()
+    mounted.release(write_all(mounted, RECORDS))
+    assert content(mounted, FILE) == RECORDS
+
+
 def test_who_opens_while_a_listing_replaces_another_gets_the_new_one(
     mounted: MountedBucket, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
