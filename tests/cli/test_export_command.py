@@ -1,22 +1,17 @@
 """``ledgerfs export`` as a user runs it: killed, interrupted, on a full disk, and run again."""
 
-import json
 import re
 import signal
 import time
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
-from ledgerfs import open_bucket
-from ledgerfs.cli.export import _KINDS
 from ledgerfs.tables.table_files import TABLE_KINDS
-from tests.support.commands import on_terminal, running
 from tests.support.commands import run as run_process
-from tests.support.each import for_each
+from tests.support.commands import running
 from tests.support.entries import frame, metadata
-from tests.support.invoked import output, run
+from tests.support.invoked import run
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.s3 import Fault, FaultProxy, S3Server, environment_of
 from tests.support.waiting import wait_until
@@ -44,53 +39,6 @@ def test_a_topic_is_exported_and_told_on_standard_error(golden_url: str, tmp_pat
         assert again.stderr.decode() == f"{out}: 0 files, 0 messages, 0 B; 3 kept from before\n"
 
 
-def test_every_kind_can_be_asked_for() -> None:
-    assert tuple(TABLE_KINDS) == _KINDS
-    assert "Examples:\n" in output("export", "--help")
-
-
-def test_columns_times_and_transactions(golden_url: str, tmp_path: Path) -> None:
-    options = ["--columns", "value,key,publish_time", "--start", "2026-11-21T06:00:13.200Z", "--end", "2026-12-01"]
-    run("export", golden_url, "public/golden/plain", str(tmp_path), *options)
-    scan = open_bucket(golden_url).topic(PLAIN).scan(
-        ["value", "key", "publish_time"], start_time="2026-11-21T06:00:13.200Z", end_time="2026-12-01"
-    )  # fmt: skip
-    assert 0 < pq.read_table(tmp_path).num_rows == scan.to_table().num_rows
-    assert pq.read_schema(tmp_path / "84.parquet").names == ["value", "key", "publish_time"]
-    run("export", golden_url, "public/golden/txn", str(tmp_path / "txn"), "--transactions", "all", "--format", "jsonl")
-    lines = [json.loads(line) for text in contents(tmp_path / "txn").values() for line in text.splitlines()]
-    assert [line.get("txn_state") for line in lines].count("aborted") == 48
-
-
-@for_each(
-    "options",
-    [
-        ["--format", "xlsx"],
-        ["--columns", "nonsense"],
-        ["--columns", "key,,value"],
-        ["--start", "soon"],
-        ["--private-key", "golden.key"],
-        ["--private-key", "golden.key=/nowhere.pem"],
-        ["--max-message-bytes", "0"],
-    ],
-)
-def test_wrong_usage_leaves_nothing(golden_url: str, tmp_path: Path, options: list[str]) -> None:
-    run("export", golden_url, PLAIN, str(tmp_path / "out"), *options, code=2)
-    assert not (tmp_path / "out").exists()
-
-
-def test_other_options_need_another_folder_or_overwrite(golden_url: str, tmp_path: Path) -> None:
-    run("export", golden_url, PLAIN, str(tmp_path), "--format", "csv")
-    other = ["export", golden_url, PLAIN, str(tmp_path), "--columns", "key"]
-    expected = (
-        f"ledgerfs: {tmp_path}: the folder holds an export with other format, columns; take another one, or overwrite\n"
-    )
-    assert run(*other, code=2).stderr.decode() == expected
-    assert files(tmp_path) == sorted([*HIDDEN, "26.csv", "84.csv", "123.csv"])
-    run(*other, "--overwrite")
-    assert files(tmp_path) == sorted([*HIDDEN, "26.parquet", "84.parquet", "123.parquet"])
-
-
 def test_damage_is_exit_code_1_each_time(tmp_path: Path) -> None:
     good = frame(metadata(), b"value")
     url = put_in_folder(tmp_path, offload([good, good[:-1] + b"?", good]))
@@ -106,12 +54,6 @@ def test_damage_is_exit_code_1_each_time(tmp_path: Path) -> None:
         run("export", url, "orders", str(tmp_path / "2"), "--on-corrupt", "skip", code=1).stderr.decode().splitlines()
     )
     assert lines[0].endswith("1 damaged entries were left out before")
-
-
-def test_progress_is_shown_on_a_terminal_only(golden_url: str, tmp_path: Path) -> None:
-    printed, told = on_terminal("export", golden_url, PLAIN, str(tmp_path))
-    assert printed == ""
-    assert "3 files, 600 messages" in told.replace("\n", " ")
 
 
 # Ends that nobody wants.

@@ -39,15 +39,6 @@ def test_head_has_the_fields_of_what_it_shows(url: str) -> None:
     assert [json.loads(line).get("c") for line in left.stdout.splitlines()] == [None, None, 2.5]
 
 
-def test_a_schema_of_a_file(url: str, tmp_path: Path) -> None:
-    schema = {"type": "record", "name": "E", "fields": [{"name": "b", "type": "string"}]}
-    (tmp_path / "e.avsc").write_text(json.dumps(schema))
-    given = ("--values", "json", "--schema-version", str(tmp_path / "e.avsc"))
-    assert values(output("head", url, EVENTS, *given, "-n", "2", "--json")) == [{}, {"b": "x"}]
-    done = run("head", url, EVENTS, "--values", "json", "--schema-version", "3", code=2)
-    assert b"versions of messages do not matter" in done.stderr
-
-
 def test_count_leaves_out_what_is_no_json(url: str, tmp_path: Path) -> None:
     done = run("count", url, EVENTS, "--values", "json", "--on-undecodable", "skip", "--json", code=1)
     assert [one["messages"] for one in json.loads(done.stdout)] == [4]

@@ -16,19 +16,8 @@ from tests.support.each import for_each
 from tests.support.invoked import output
 
 HEAVY = {
-    "numpy",
-    "numba",
-    "pyarrow",
-    "pandas",
-    "fsspec",
-    "s3fs",
-    "botocore",
-    "aiohttp",
-    "asyncio",
-    "rich",
-    "pyspark",
-    "mfusepy",
-}
+    "numpy", "numba", "pyarrow", "pandas", "fsspec", "s3fs", "botocore", "aiohttp", "asyncio", "rich", "pyspark", "mfusepy",
+}  # fmt: skip
 PLUGGED = [cli.get_command(click.Context(cli), name) for name in ("bookie", "cluster", "lifecycle", "recover")]
 GROUPS = [cli, schemas, spark, *(one for one in PLUGGED if isinstance(one, LazyGroup))]
 
@@ -56,8 +45,8 @@ for arguments in {!r}:
         os._exit(0)
     os._exit(1)
 """
-    done = subprocess.run([sys.executable, "-c", program.format(commands)], capture_output=True, text=True, check=True)
-    lines = [line.split() for line in done.stderr.splitlines()]
+    done = subprocess.run([sys.executable, "-c", program.format(commands)], capture_output=True, check=True)
+    lines = [line.split() for line in done.stderr.decode().splitlines()]
     assert [line[:2] for line in lines] == [["exit", "0"]] * len(commands), lines
     assert all("ledgerfs.cli.group" in line for line in lines)
     return [HEAVY & set(line) for line in lines]
@@ -80,7 +69,9 @@ def test_commands_on_a_folder_import_what_they_need(golden_url: str) -> None:
         ["topics", golden_url], ["topics", golden_url, "--json"], ["ls", golden_url],
         ["ls", "-l", golden_url, "entries/public/golden/plain"], ["info", golden_url, "42"], ["info", golden_url, "42", "--json"],
         ["verify", "--quick", golden_url], ["cat", golden_url, "info/public/golden/plain/26.json"],
+        ["cat", golden_url, "entries/public/golden/plain/26.entries"], ["cat", golden_url, "jsonl/public/golden/plain/26.jsonl"],
     ]  # fmt: skip
+    output("cat", golden_url, "jsonl/public/golden/plain/26.jsonl")  # from now on it is rendered
     for arguments, found in zip(asked, imported_by(asked), strict=True):
         # asyncio is imported by fsspec itself.
         assert found - {"numpy", "fsspec", "asyncio", "rich"} == set(), arguments
@@ -99,48 +90,12 @@ def test_what_stands_for_a_command_says_what_it_says(group: LazyGroup) -> None:
         assert command.deprecated == standing_in.deprecated, name
 
 
-@for_each("group", GROUPS)
-def test_a_group_hands_out_commands_and_no_stand_ins(group: LazyGroup) -> None:
-    with click.Context(group) as context:
-        for name in group.list_commands(context):
-            command = group.get_command(context, name)
-            assert isinstance(command, click.Command)
-            assert not isinstance(command, LazyCommand)
-            assert command is group.get_command(context, name)
-        assert group.get_command(context, "nothing") is None
-
-
 def test_a_misspelt_command_is_told_the_nearest() -> None:
     command = [Path(sys.executable).parent / "ledgerfs", "topcis"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "No such command 'topcis'" in done.stderr
     assert "topics" in done.stderr
-
-
-def completed(words: str, position: int) -> list[str]:
-    """Return what bash is offered."""
-    env = {"_LEDGERFS_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(position)}
-    return [line.partition(",")[2] for line in output(env=env).splitlines()]
-
-
-def test_a_shell_completes_commands_and_their_options() -> None:
-    assert completed("ledgerfs ", 1) == sorted(cli.list_commands(click.Context(cli)))
-    assert completed("ledgerfs to", 1) == ["topics"]
-    assert completed("ledgerfs --v", 1) == ["--version"]
-    assert completed("ledgerfs spark ", 2) == sorted(standing(spark))
-    assert completed("ledgerfs topics --js", 2) == ["--json"]
-    assert "--quick" in completed("ledgerfs verify --", 2)
-    assert completed("ledgerfs export --format p", 3) == ["parquet"]
-
-
-def test_a_shell_is_answered_by_a_process() -> None:
-    for env, wanted in (
-        ({"_LEDGERFS_COMPLETE": "zsh_source"}, "complete"),
-        ({"_LEDGERFS_COMPLETE": "bash_complete", "COMP_WORDS": "ledgerfs to", "COMP_CWORD": "1"}, "plain,topics\n"),
-    ):
-        program = Path(sys.executable).parent / "ledgerfs"
-        assert wanted in subprocess.run([program], env=env, capture_output=True, text=True, check=True).stdout
 
 
 def test_every_command_is_completed_before_anything_is_opened() -> None:

@@ -11,7 +11,6 @@ from click.testing import CliRunner, Result
 from ledgerfs.cli.repair import repair
 from ledgerfs.errors import BucketNotFoundError, InvalidNameError
 from tests.support.ledgers import offload, put_in_folder
-from tests.support.s3 import S3Server
 
 TOPIC = "persistent://public/default/orders"
 
@@ -106,23 +105,8 @@ def test_wrong_usage(tmp_path: Path) -> None:
     assert nowhere.exception.exit_code == 3
 
 
-def test_the_user_metadata_of_a_copied_bucket(s3: S3Server, s3_bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for key, data in offload([b"x"]).objects.items():
-        s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data)
-    options = [text for name, value in s3.options.items() for text in ("-o", f"{name}={value}")]
-    url = f"s3://{s3_bucket}"
-    assert run(url, *options, "--no-metadata").output.startswith("to do: 0")
-    assert run(url, *options, code=1).output.count("would restore-metadata") == 2
-    assert run(url, *options, "--yes").output.count("done  restore-metadata") == 2
-    assert run(url, *options).output.startswith("to do: 0")
-
-
 def test_names_of_the_bucket_do_not_drive_the_terminal(damaged: str) -> None:
     (Path(damaged) / f".\x1b[31m.{'0' * 32}.part").write_bytes(b"")
     output = run(damaged, code=1).output
     assert "\x1b" not in output
     assert "\\x1b[31m" in output
-
-
-def test_help_tells_the_exit_codes() -> None:
-    assert "Exit code 0" in run("--help").output

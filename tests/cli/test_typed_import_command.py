@@ -120,35 +120,3 @@ def test_a_csv_of_one_column(place: Path) -> None:
         (place / "x.csv").write_text(f"value\n0\n{text}\n")
         done = run("import", f"{place}/x.csv", f"{place}/bucket", "public/default/bad", "--schema-type", kind, code=2)
         assert b"row 1: its value is no value of " in done.stderr
-
-
-def test_primitive_values_and_errors(place: Path) -> None:
-    pq.write_table(pa.table({"value": [5, None], "key": ["a", "b"]}), place / "counts.parquet")
-    counts = "public/default/counts"
-    run("import", f"{place}/counts.parquet", f"{place}/bucket", counts, "--schema-type", "int64")
-    assert values_of(place, counts) == [5, None]
-    (place / "texts.jsonl").write_text('{"value": "é"}\n')
-    run("import", f"{place}/texts.jsonl", f"{place}/bucket", "public/default/texts", "--schema-type", "string")
-    assert values_of(place, "public/default/texts") == ["é"]
-    rows = (f"{place}/counts.parquet", f"{place}/bucket", counts)
-    for options, text in (
-        (("--schema-type", "int32"), b"schema version: has to be given"),
-        (("--schema-type", "int32", "--schema-version", "0"), b"schema version 0 is another one, of type INT64"),
-        (("--schema-type", "what"), b"what"),
-        (("--schema", f"{place}/orders.avsc", "--schema-version", "1"), b"a column of"),
-        (("--schema-version", "1"), b"--schema-version: is the number of a schema; give the schema (--schema)"),
-    ):
-        assert text in run("import", *rows, *options, code=2).stderr
-
-
-def test_rows_of_another_topic_that_bring_its_schema_versions_are_told_of(place: Path) -> None:
-    (place / "orders.csv").write_text("id,name,at,key\n1,x,2026-01-02,k\n")
-    given = (f"{place}/orders.csv", f"{place}/bucket")
-    run("import", *given, ORDERS, "--schema", f"{place}/orders.avsc")
-    run("import", *given, "public/default/others", "--schema", f"{place}/orders.avsc", "--schema-type", "json")
-    run("export", f"{place}/bucket", ORDERS, f"{place}/export")
-    said = run("import", f"{place}/export", f"{place}/bucket", "public/default/others").stderr.decode()
-    assert (
-        "the rows name schema versions themselves (0), of which persistent://public/default/others has schemas" in said
-    )
-    assert "Warning" not in said

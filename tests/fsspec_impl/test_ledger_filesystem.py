@@ -1,20 +1,16 @@
 """`LedgerFileSystem` as fsspec's users use it: chained URLs, options, files, and what others build on it."""
 
 import io
-import math
 import pickle
 import socket
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import fsspec
-import pyarrow.dataset
 import pytest
-from fsspec.implementations.dirfs import DirFileSystem
 
 from ledgerfs.errors import (
     BucketNotFoundError,
@@ -23,8 +19,7 @@ from ledgerfs.errors import (
     StoreUnreachableError,
     UnusableUrlError,
 )
-from ledgerfs.fsspec_impl import LedgerFileSystem, ledger_file
-from ledgerfs.fsspec_impl.ledger_file import LedgerFile
+from ledgerfs.fsspec_impl import LedgerFileSystem
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.s3 import CREDENTIALS, S3Server
 from tests.support.tries import without_pauses
@@ -66,12 +61,6 @@ def test_other_ways_to_name_the_bucket(golden_url: str, golden: Path) -> None:
     assert by_url.ls("", detail=False) == by_fs.ls("", detail=False) == VIEWS
     with pytest.raises(UnusableUrlError, match="name the bucket"):
         LedgerFileSystem()
-
-
-def test_a_cache_in_between_works(golden_url: str, tmp_path: Path, fs: LedgerFileSystem) -> None:
-    url = f"ledger://{PLAIN}::simplecache::{golden_url}"
-    with fsspec.open(url, simplecache={"cache_storage": str(tmp_path)}) as file:
-        assert file.read() == fs.cat_file(PLAIN)
 
 
 def test_lists_as_fsspec_does(fs: LedgerFileSystem) -> None:
@@ -249,11 +238,6 @@ def test_a_file_of_ours_survives_a_path_that_is_not_there(fs: LedgerFileSystem, 
         assert mine.read_text() == "mine"
 
 
-def test_a_folder_filesystem_in_between_works(golden: Path, fs: LedgerFileSystem) -> None:
-    inner = DirFileSystem(f"{golden}/bucket", fsspec.filesystem("file"))
-    assert LedgerFileSystem(fo="", fs=inner).find("entries") == fs.find("entries")
-
-
 @pytest.mark.long
 def test_a_store_without_sizes_in_its_listing_is_asked_for_each(golden: Path, fs: LedgerFileSystem) -> None:
     handler = partial(SimpleHTTPRequestHandler, directory=f"{golden}/bucket")
@@ -272,21 +256,3 @@ def test_paths_may_be_whole_urls(fs: LedgerFileSystem, golden_url: str) -> None:
     for url in (PLAIN, f"ledger://{PLAIN}", f"ledger://{PLAIN}::{golden_url}", f"/{PLAIN}"):
         assert fs.info(url)["name"] == PLAIN
     assert fs._strip_protocol("entries/tenant/a::b/topic") == "entries/tenant/a::b/topic"
-
-
-def test_a_program_ends_at_once_unless_it_has_just_read_a_file(
-    fs: LedgerFileSystem, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert pyarrow.dataset
-    now, slept = 1000.0, list[float]()
-    monkeypatch.setattr(ledger_file, "time", SimpleNamespace(monotonic=lambda: now, sleep=slept.append))
-    monkeypatch.setattr(LedgerFile, "last_use", -math.inf)
-    ledger_file.wait_for_arrow()
-    with fs.open(PLAIN) as file:
-        now += 5
-        file.read(100)
-    now += 0.025
-    ledger_file.wait_for_arrow()
-    now += 1
-    ledger_file.wait_for_arrow()
-    assert slept == [pytest.approx(0.075)]

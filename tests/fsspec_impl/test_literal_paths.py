@@ -10,7 +10,6 @@ import pytest
 
 from ledgerfs.errors import MissingLedgerError, NotFoundError
 from ledgerfs.fsspec_impl import LedgerFileSystem
-from ledgerfs.tables.row_files import open_rows
 from tests.support.ledgers import Offload, offload, put_in_folder
 
 TOPICS = {"orders": 1, "orders-eu": 2, "orders*": 3, "orders%5B1%5D": 4, "orders%3F": 5, "orders1": 6, "other": 7}
@@ -116,19 +115,12 @@ def read_topic(fs: LedgerFileSystem, name: str, folder: Path) -> None:
 
     fs.get(path, str(folder / "one"))
     assert (folder / "one").read_bytes() == contents(name)
-    (folder / "into").mkdir()
-    fs.get(path, str(folder / "into"))
-    assert files_in(folder / "into") == {file: contents(name)}
     fs.get(directory, str(folder / "new"), recursive=True)
     assert files_in(folder / "new") == {file: contents(name)}
     fs.get(directory, str(folder / "new"), recursive=True)
     assert files_in(folder / "new") == {file: contents(name), f"{name}/{file}": contents(name)}
-    fs.get(f"{directory}/", f"{folder}/slash/", recursive=True)
-    assert files_in(folder / "slash") == {file: contents(name)}
     fs.get([path], str(folder / "list"))
     assert files_in(folder / "list") == {file: contents(name)}
-    fs.get(directory, str(folder / "nothing"))
-    assert not (folder / "nothing").exists()
 
 
 def test_a_copy_of_a_topic_is_all_of_it_or_an_error(fs: LedgerFileSystem) -> None:
@@ -180,28 +172,6 @@ def test_what_is_there_under_no_such_name_is_a_pattern(fs: LedgerFileSystem, tmp
         fs.expand_path(f"{ENTRIES}/orders", maxdepth=0)
     with pytest.raises(NotFoundError):
         fs.expand_path("nothing/*/x")
-
-
-def test_glob_takes_patterns_always(fs: LedgerFileSystem) -> None:
-    expected = [f"{ENTRIES}/{name}" for name in sorted(TOPICS) if name != "other"]
-    assert fs.glob(f"{ENTRIES}/orders*") == expected
-    assert fs.glob(f"{ENTRIES}/orders[*]") == [f"{ENTRIES}/orders*"]
-
-
-def test_rows_are_imported_from_the_folder_that_is_named(tmp_path: Path) -> None:
-    for name in ("orders", "orders*", "orders-eu"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "1.jsonl").write_text('{"value": "x"}\n')
-    (tmp_path / "orders" / "2.jsonl").write_text('{"value": "x"}\n')
-
-    def paths(path: str) -> list[str]:
-        return [str(Path(one).relative_to(tmp_path)) for one in open_rows(str(tmp_path / path)).paths]
-
-    assert paths("orders*") == ["orders*/1.jsonl"]
-    assert paths("orders*/*.jsonl") == ["orders*/1.jsonl"]
-    assert paths("order?/1.jsonl") == ["orders/1.jsonl"]
-    with pytest.raises(NotFoundError):
-        paths("orders*/2.jsonl")
 
 
 def files_in(folder: Path) -> dict[str, Any]:

@@ -41,13 +41,6 @@ def test_many_threads_read_one_file_through_one_instance(options: dict[str, Any]
         ]
 
 
-def test_each_thread_may_make_its_own_instance(options: dict[str, Any]) -> None:
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda i: piece(fsspec.filesystem("ledger", **options), i * 1000), range(16)))
-    whole = fsspec.filesystem("ledger", **options).cat_file(BLOCKS)
-    assert found == [whole[i * 1000 : i * 1000 + 3000] for i in range(16)]
-
-
 def test_an_instance_works_in_a_forked_child(options: dict[str, Any]) -> None:
     fs = fsspec.filesystem("ledger", **options)
     before = piece(fs, 7)

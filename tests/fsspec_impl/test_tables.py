@@ -11,7 +11,6 @@ import fsspec
 import pandas as pd
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
@@ -70,16 +69,6 @@ def test_pandas_reads_a_topic_and_a_ledger_by_url(place: Place, whole: pa.Table)
     assert lines["sequence_id"].tolist() == whole["sequence_id"].to_pylist()[:200]
     arrow = pd.read_feather(place.at(f"arrow/{TOPIC}/26.arrow"), storage_options=place.options)
     assert arrow["entry_id"].tolist() == list(range(200))
-
-
-def test_pandas_filters_by_time_and_ledger(place: Place, whole: pa.Table) -> None:
-    start = whole["publish_time"][150].as_py()
-    frame = pd.read_parquet(
-        place.at(PLAIN), storage_options=place.options, filters=[("publish_time", ">=", start), ("ledger_id", "=", 26)]
-    )
-    rows = whole.slice(0, 200).filter(pc.field("publish_time") >= start)
-    assert frame["entry_id"].tolist() == rows["entry_id"].to_pylist()
-    assert 0 < len(frame) < 200
 
 
 def test_pyarrow_reads_a_topic_as_a_data_set(place: Place, whole: pa.Table) -> None:

@@ -1,13 +1,11 @@
 """``ledgerfs mount``, ``umount`` and ``mount.ledgerfs`` as users run them: real mounts, real processes, real signals."""
 
-import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -21,8 +19,7 @@ from ledgerfs.cli.mount_helper import command_of
 from ledgerfs.cli.parameter_types import Duration
 from ledgerfs.errors import LedgerfsError, MountpointError
 from ledgerfs.fuse_mount import launching, mountpoint
-from ledgerfs.fuse_mount.mount_request import MountRequest, absolute_url
-from ledgerfs.fuse_mount.mountpoint import absolute, mounted_at
+from ledgerfs.fuse_mount.mountpoint import mounted_at
 from ledgerfs.fuse_mount.option_names import sort_options, split_options
 from ledgerfs.fuse_mount.serving import load_environment
 from ledgerfs.fuse_mount.unmounting import detach
@@ -34,6 +31,7 @@ from tests.support.forked import Piped, can_be_forked
 from tests.support.invoked import Done, run
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.s3 import CREDENTIALS, Fault, FaultProxy, S3Server
+from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.process,
@@ -43,13 +41,6 @@ pytestmark = [
 PATIENCE = 300.0
 TOPIC = "entries/public/default/orders"
 HELPER = [sys.executable, "-c", "from ledgerfs.cli.mount_helper import main; main()"]
-
-
-def until(is_so: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not is_so():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
 
 
 def has_ended(process: int) -> bool:
@@ -105,7 +96,7 @@ class Place:
         os.kill(self.process, number)
 
     def expect_end(self) -> None:
-        until(lambda: has_ended(self.process), "the daemon goes on")
+        wait_until(lambda: has_ended(self.process))
         assert not self.is_mounted
         assert not list(self.path.iterdir())
 
@@ -195,25 +186,27 @@ def test_paths_may_be_relative(folder: Path, place: Place, monkeypatch: pytest.M
     assert not Path("other.pid").exists()
 
 
-def test_names_of_all_kinds_can_be_mounted_on(folder: Path, tmp_path: Path) -> None:
-    for name in ("with space", "with,comma", "ünï", "back\\slash"):
-        path = tmp_path / name
-        path.mkdir()
-        run("mount", str(folder), str(path))
-        try:
-            assert (path / TOPIC / "1.entries").exists()
-        finally:
-            run("umount", str(path))
-
-
 @pytest.mark.long
 @for_each(
     "name",
-    ["tier\\", "a\\,b", 'a\\b,c 50%"', "\\134\\", "with space ", "new\nline,\ttab", "\x1b[31m", os.fsdecode(b"\xff")],
+    [
+        "ünï",
+        "tier\\",
+        "a\\,b",
+        'a\\b,c 50%"',
+        "\\134\\",
+        "with space ",
+        "new\nline,\ttab",
+        "\x1b[31m",
+        os.fsdecode(b"\xff"),
+    ],
 )
 def test_buckets_of_all_names_can_be_mounted(folder: Path, place: Place, name: str) -> None:
+    """On folders of the same names."""
     bucket = folder.with_name(name)
     bucket.symlink_to(folder)
+    place.path = place.path.parent / "at" / name
+    place.path.mkdir(parents=True)
     place.mount(str(bucket))
     entry = mounted_at(str(place.path))
     assert entry is not None
@@ -224,13 +217,6 @@ def test_buckets_of_all_names_can_be_mounted(folder: Path, place: Place, name: s
     assert (place.path / TOPIC / "1.entries").stat().st_size == offload_size()
     run("umount", str(place.path))
     place.expect_end()
-
-
-def test_options_end_where_they_end(folder: Path, place: Place) -> None:
-    """A value that ends in a backslash takes nothing of what is behind it along; libfuse says what it thinks of it."""
-    said = place.mount(str(folder), "-o", "umask=\\", code=2)
-    assert "umask" in said
-    assert not place.is_mounted
 
 
 def test_an_empty_bucket_is_mounted_with_a_word(tmp_path: Path, place: Place) -> None:
@@ -263,7 +249,12 @@ def test_a_bucket_that_is_refused_is_no_empty_one(folder: Path, place: Place, tm
         ("{bucket}", "{place}", ["--write", "-o", "ro"], 2, "contradict"),
         ("{bucket}", "{place}", ["-o", "refresh=5m"], 2, "--refresh"),
         ("{bucket}", "{place}", ["--env-file", "/not/there"], 2, "cannot read the variables"),
-        ("{bucket}", "{place}", ["-o", "umask=xyz"], 2, "umask"),
+        # A value that ends in a backslash takes nothing of what is behind it along; libfuse says what it thinks of it.
+        ("{bucket}", "{place}", ["-o", "umask=\\"], 2, "umask"),
+        ("{bucket}", "{place}", ["-o", "attr_timeout=x"], 2, "libfuse could not mount the bucket: "),
+        ("{bucket}", "{place}", ["--log-file", "/not/there"], 2, "/not/there: cannot write"),
+        ("{bucket}", "{place}", ["--pid-file", "/not/there"], 2, "/not/there: cannot write"),
+        ("{bucket}-not", "{place}", ["--foreground"], 3, "no such bucket"),
         ("", "{place}", [], 2, "empty"),
     ],
 )
@@ -273,14 +264,7 @@ def test_what_cannot_be_mounted_is_told_at_once(
     names = {"bucket": str(folder), "place": str(place.path)}
     done = run("mount", url.format(**names), target.format(**names), *options, code=code)
     assert said in done.stderr.decode()
-    assert not place.is_mounted
-
-
-@for_each("name", ["--log-file", "--pid-file"])
-def test_files_that_cannot_be_written_are_told(folder: Path, place: Place, name: str) -> None:
-    done = run("mount", str(folder), str(place.path), name, "/not/there", code=2)
-    assert done.stderr.count(b"\n") == 1
-    assert b"/not/there: cannot write" in done.stderr
+    assert done.stderr.count(b"\n") == 1 or "Usage" in done.stderr.decode()
     assert not place.is_mounted
 
 
@@ -309,13 +293,6 @@ def test_missing_libraries_are_told(folder: Path, place: Place, tmp_path: Path, 
     assert said in place.mount(str(folder), code=2, env={"PYTHONPATH": str(tmp_path / "site")})
 
 
-def test_what_libfuse_says_is_passed_on(folder: Path, place: Place) -> None:
-    message = place.mount(str(folder), "-o", "attr_timeout=x", code=2)
-    assert "libfuse could not mount the bucket: " in message
-    assert "attr_timeout" in message
-    assert message.count("\n") == 1
-
-
 def test_umount_refuses_what_is_not_ours(place: Place) -> None:
     assert b"nothing is mounted here" in run("umount", str(place.path), code=2).stderr
     assert b"not a mount of ledgerfs" in run("umount", "/proc", code=2).stderr
@@ -331,24 +308,17 @@ def test_umount_of_a_folder_in_use(folder: Path, place: Place) -> None:
     place.expect_end()
 
 
-def test_a_killed_daemon_leaves_what_umount_clears(folder: Path, place: Place) -> None:
-    place.mount(str(folder))
-    (place.path / TOPIC).stat()
-    place.kill(signal.SIGKILL)
-    until(lambda: has_ended(place.process), "it was killed")
-    assert place.is_mounted
-    with pytest.raises(OSError, match="connect"):
-        list(place.path.iterdir())
+def test_a_killed_daemon_leaves_what_mount_and_umount_clear(folder: Path, place: Place) -> None:
+    for said in ("", "was removed"):
+        assert said in place.mount(str(folder))
+        assert (place.path / TOPIC / "1.entries").exists()
+        place.kill(signal.SIGKILL)
+        wait_until(lambda: has_ended(place.process))
+        assert place.is_mounted
+        with pytest.raises(OSError, match="connect"):
+            list(place.path.iterdir())
     run("umount", str(place.path))
     place.expect_end()
-
-
-def test_a_killed_daemon_leaves_what_mount_clears(folder: Path, place: Place) -> None:
-    place.mount(str(folder))
-    place.kill(signal.SIGKILL)
-    until(lambda: has_ended(place.process), "it was killed")
-    assert "was removed" in place.mount(str(folder))
-    assert (place.path / TOPIC / "1.entries").exists()
 
 
 @for_each("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -363,7 +333,7 @@ def test_a_file_that_is_open_can_be_read_to_its_end(folder: Path, place: Place) 
     place.mount(str(folder))
     with (place.path / TOPIC / "1.entries").open("rb", buffering=0) as file:
         place.kill(signal.SIGTERM)
-        until(lambda: not place.is_mounted, "the mount point stays")
+        wait_until(lambda: not place.is_mounted)
         assert len(file.read()) == offload_size()
         assert not has_ended(place.process)
     place.expect_end()
@@ -373,7 +343,7 @@ def test_a_second_signal_cuts_off(folder: Path, place: Place) -> None:
     place.mount(str(folder))
     file = os.open(place.path / TOPIC / "1.entries", os.O_RDONLY)
     place.kill(signal.SIGTERM)
-    until(lambda: not place.is_mounted, "the mount point stays")
+    wait_until(lambda: not place.is_mounted)
     place.kill(signal.SIGTERM)
     place.expect_end()
     with pytest.raises(OSError, match="connect"):
@@ -388,9 +358,9 @@ def test_a_store_that_hangs_does_not_keep_the_mount(s3_golden: str, proxy: Fault
     proxy.faults.append(Fault("hang", matches=lambda *_: True))
     file = place.path / "entries/public/golden/plain/26.entries"
     with started(["cat", file], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as reader:
-        until(lambda: proxy.faults[0].met, "nothing is asked for")
+        wait_until(lambda: proxy.faults[0].met > 0)
         place.kill(signal.SIGTERM)
-        until(lambda: not place.is_mounted, "the mount point stays")
+        wait_until(lambda: not place.is_mounted)
         place.kill(signal.SIGTERM)
         place.expect_end()
         assert reader.wait(PATIENCE) == 1
@@ -399,7 +369,7 @@ def test_a_store_that_hangs_does_not_keep_the_mount(s3_golden: str, proxy: Fault
 def test_a_daemon_that_hangs_can_be_unmounted(folder: Path, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     place.mount(str(folder))
     place.kill(signal.SIGSTOP)
-    until(lambda: is_stopped(place.process), "the daemon goes on")
+    wait_until(lambda: is_stopped(place.process))
     monkeypatch.setattr(mountpoint, "_ANSWER_SECONDS", 0.1)
     assert b"does not answer; --lazy" in run("umount", str(place.path), code=2).stderr
     run("umount", "-z", str(place.path))
@@ -424,7 +394,7 @@ def test_uploads_that_are_not_complete_leave_nothing(folder: Path, place: Place)
     file = (place.path / TOPIC / "7.entries").open("wb", buffering=0)
     file.write(records[: len(records) // 2])
     place.kill(signal.SIGTERM)
-    until(lambda: not place.is_mounted, "the mount point stays")
+    wait_until(lambda: not place.is_mounted)
     place.kill(signal.SIGTERM)
     place.expect_end()
     with pytest.raises(OSError, match="connect"):
@@ -454,36 +424,8 @@ def test_no_signal_is_missed(folder: Path, place: Place) -> None:
     assert [path.name for path in (place.path / TOPIC).iterdir()] == ["1.entries"]
     for times in range(1, 51):
         place.kill(signal.SIGUSR1)
-        until(lambda: place.log.read_text().count("listed again") == times, "a signal was missed")  # noqa: B023
+        wait_until(lambda: place.log.read_text().count("listed again") == times)  # noqa: B023
     assert (place.path / TOPIC / "2.entries").exists()
-
-
-def test_a_refresh_that_fails_is_a_line_in_the_log(folder: Path, place: Place) -> None:
-    place.mount(str(folder), "--refresh", "1h")
-    folder.rename(folder.with_name("moved"))
-    place.kill(signal.SIGUSR1)
-    until(lambda: "could not be listed again" in place.log.read_text(), "nothing is said")
-    assert (place.path / TOPIC / "1.entries").exists()
-
-
-def test_damage_is_a_line_in_the_log(truncated_url: str, place: Place) -> None:
-    place.mount(truncated_url)
-    file = place.path / "jsonl/public/loss/big-entry/201.jsonl"
-    failed = subprocess.run(["cat", file], capture_output=True, check=False)
-    assert (failed.returncode, failed.stdout) == (1, b"")
-    lines = [line for line in place.log.read_text().splitlines() if " ERROR ledgerfs.mount: " in line]
-    assert any("-ledger-201" in line and " at byte " in line for line in lines), lines
-    assert "Traceback" not in place.log.read_text()
-
-
-def test_statistics_and_requests_are_logged(folder: Path, place: Place) -> None:
-    place.mount(str(folder), "--stats", "--trace")
-    (place.path / TOPIC / "1.entries").read_bytes()
-    run("umount", str(place.path))
-    place.expect_end()
-    text = place.log.read_text()
-    assert "stats: requests " in text
-    assert "GET" in text
 
 
 def test_foreground(folder: Path, place: Place, tmp_path: Path) -> None:
@@ -508,34 +450,19 @@ def test_foreground(folder: Path, place: Place, tmp_path: Path) -> None:
     place.expect_end()
 
 
-def has_unmounted(place: Place) -> bool:
-    return subprocess.run([LEDGERFS, "umount", str(place.path)], capture_output=True, check=False).returncode == 0
-
-
-def test_foreground_ends_with_umount(folder: Path, place: Place) -> None:
-    with started(
-        [LEDGERFS, "mount", str(folder), str(place.path), "--foreground"], stderr=subprocess.DEVNULL
-    ) as process:
-        place.processes.append(process.pid)
-        until(lambda: place.is_mounted, "it is not mounted")
-        # Who just looked whether it answers may be in it yet.
-        until(lambda: has_unmounted(place), "it cannot be unmounted")
-        assert process.wait(PATIENCE) == 0
-
-
-def test_foreground_tells_what_is_wrong(folder: Path, place: Place) -> None:
-    assert b"no such bucket" in commands.run("mount", f"{folder}-not", str(place.path), "--foreground", code=3).stderr
+def wait_for_daemon(command: int, place: Place, proxy: FaultProxy) -> None:
+    """Wait until the daemon that a command has started asks for something."""
+    children = Path(f"/proc/{command}/task/{command}/children")
+    wait_until(lambda: bool(children.read_text().split()))
+    place.processes += map(int, children.read_text().split())
+    wait_until(lambda: proxy.faults[0].met > 0)
 
 
 def test_interrupted_while_waiting(s3_golden: str, proxy: FaultProxy, place: Place) -> None:
     proxy.faults.append(Fault("hang", matches=lambda *_: True))
     options = s3_options(proxy)
     with started([LEDGERFS, "mount", s3_golden, str(place.path), *options], stderr=subprocess.PIPE) as process:
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        until(lambda: children.read_text().split(), "no daemon was started")
-        (daemon,) = map(int, children.read_text().split())
-        place.processes.append(daemon)
-        until(lambda: proxy.faults[0].met, "the daemon asks for nothing")
+        wait_for_daemon(process.pid, place, proxy)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
@@ -550,10 +477,7 @@ def test_nothing_is_mounted_for_a_command_that_was_killed(s3: S3Server, golden: 
     options = s3_options(proxy)
     options += ["--log-file", str(place.log)]
     with started([LEDGERFS, "mount", "s3://killed", str(place.path), *options]) as process:
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        until(lambda: children.read_text().split(), "no daemon was started")
-        place.processes += map(int, children.read_text().split())
-        until(lambda: proxy.faults[0].met, "the daemon asks for nothing")
+        wait_for_daemon(process.pid, place, proxy)
         process.kill()
     killed.set()
     place.expect_end()
@@ -564,11 +488,13 @@ def test_credentials_are_seen_nowhere(s3_golden: str, s3: S3Server, place: Place
     place.mount(s3_golden, *s3_options(s3), "--trace", "--stats", run=commands.run)
     assert (place.path / "entries/public/golden/plain/26.entries").read_bytes()
     place.kill(signal.SIGUSR1)
-    until(lambda: "listed again" in place.log.read_text(), "nothing is said")
+    wait_until(lambda: "listed again" in place.log.read_text())
     root = Path(f"/proc/{place.process}")
     shown = [(root / name).read_bytes() for name in ("cmdline", "environ", "mountinfo", "comm")]
     run("umount", str(place.path))
     place.expect_end()
+    assert "stats: requests " in place.log.read_text()
+    assert "GET" in place.log.read_text()
     for text in [*shown, place.log.read_bytes()]:
         assert CREDENTIALS["key"].encode() not in text
         assert CREDENTIALS["secret"].encode() not in text
@@ -647,26 +573,6 @@ def test_other_users_take_a_line_in_fuse_conf(monkeypatch: pytest.MonkeyPatch, t
     (tmp_path / "fuse.conf").write_text("mount_max = 5\n user_allow_other\n")
     chosen = mount_module._fuse_options(sort_options([]), allow_other=True)
     assert chosen == {"allow_other": True, "default_permissions": True}
-
-
-def test_requests_travel_whole_and_show_no_credentials() -> None:
-    request = MountRequest(
-        "s3://u:p@tier", "/m", {"secret": "s3cret", "n": 3}, {"allow_other": True}, refresh_seconds=1.5
-    )
-    assert MountRequest.from_json(request.as_json()) == request
-    assert json.loads(request.as_json())["storage_options"]["secret"] == "s3cret"
-    assert "s3cret" not in repr(request)
-    assert ":p@" not in repr(request)
-    assert request.shown_url == "s3://***@tier"
-
-
-def test_urls_and_folders_become_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert absolute_url("tier") == f"{tmp_path}/tier"
-    assert absolute_url("file://tier") == f"file://{tmp_path}/tier"
-    assert absolute_url("s3://tier") == "s3://tier"
-    (tmp_path / "link").symlink_to(tmp_path)
-    assert absolute("link/x/../y/") == f"{tmp_path}/y"
 
 
 @for_each(("text", "seconds"), [("60s", 60), ("90", 90), ("1.5m", 90), ("2h", 7200), ("1d", 86400)])

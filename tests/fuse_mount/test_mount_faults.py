@@ -11,10 +11,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import duckdb
 import pytest
 
-from ledgerfs.errors import CorruptObjectError
+from ledgerfs.errors import CorruptObjectError, MissingLedgerError
 from ledgerfs.fsspec_impl import LedgerFileSystem
+from ledgerfs.fuse_mount.attributes import UNREADABLE_BYTES
+from tests.support.entries import frame, metadata
+from tests.support.lacking import key_of
 from tests.support.ledgers import Offload, offload, put_in_folder
 from tests.support.matrix import TOPIC, make_ledger
 from tests.support.mounts import PATIENCE, PATIENT, Mount, mounted, number_of
@@ -40,6 +44,7 @@ AFTER = (0, 4)
 """From which request of the ledger's data on."""
 
 IDS = {(kind, after): 10 + 2 * number + bool(after) for number, kind in enumerate(FAULTS) for after in AFTER}
+LOSSY = "public/lossy/persistent/orders"
 DELETED, REPLACED, RENDERED, HANGING = 50, 51, 52, 53
 
 
@@ -241,10 +246,10 @@ def test_what_is_offloaded_appears_and_what_is_removed_goes(changing: tuple[Moun
 
 
 def content_of(fs: LedgerFileSystem, file: str) -> bytes | None:
-    """Return what fsspec reads; None for what is damaged."""
+    """Return what fsspec reads; None for what is damaged or missing."""
     try:
         return fs.cat_file(file)
-    except CorruptObjectError:
+    except (CorruptObjectError, MissingLedgerError):
         return None
 
 
@@ -259,6 +264,10 @@ def test_damage_is_an_error_and_all_else_is_fine(truncated_url: str, golden: Pat
     data = bytearray(broken.data)
     data[40_000:40_300] = bytes(300)
     (folder / key).write_bytes(data)
+    whole, lost = (offload([frame(metadata(), b"x")], number, uuid=number, name=LOSSY) for number in (1, 2))
+    put_in_folder(folder, whole, lost)
+    (folder / key_of(lost)).unlink()
+    (folder / key_of(offload([b"x"], 3, uuid=3), "-index")).write_bytes(b"nonsense")
     fs = LedgerFileSystem(fo=str(folder), target_protocol="file", cache_dir=str(tmp_path / "other"))
     wrong = set()
     with mounted(tmp_path, f"file://{folder}") as mount:
@@ -272,8 +281,19 @@ def test_damage_is_an_error_and_all_else_is_fine(truncated_url: str, golden: Pat
                 assert done.stdout == wanted
         lines = [line for line in mount.log if line.startswith("ERROR")]
         assert mount.run("cat entries/public/golden/plain/26.entries; cp -r entries/public/golden ../copied")
+        # What cannot be rendered is there all the same.
+        assert f" {UNREADABLE_BYTES} " in mount.output(f"ls -l jsonl/{TOPIC}")
+        # Whoever copies, or opens by a pattern, a topic of which a part is lost ends with an error, not with the rest.
+        for number, topic in enumerate((TOPIC, "public/lossy/orders")):
+            for view in ("jsonl", "parquet", *(["entries"] if number else [])):
+                assert number_of(mount.run(f"cp -r {view}/{topic} ../copy-{view}-{number}", 1)) == errno.EIO
+            with pytest.raises(duckdb.Error, match="Input/output error"):
+                duckdb.sql(f"SELECT count(*) FROM '{mount.path}/parquet/{topic}/*.parquet'").fetchall()
+        assert (mount.path / "entries/public/lossy/orders/2.entries").stat().st_size == len(lost.records)
+        assert any("nobody can tell the topic (ids 3)" in line for line in mount.log)
     assert wrong, fs.find("")
     assert f"jsonl/{TOPIC}/7.jsonl" in wrong
+    assert {"info/public/lossy/orders/2.json", "entries/public/lossy/orders/2.entries"} <= wrong
     assert not any("/26." in file or "/8." in file for file in wrong)
     assert lines
     assert all("ledger-" in line or "entry " in line for line in lines), lines

@@ -1,23 +1,19 @@
 """A mounted bucket read with ordinary tools: the same bytes as through fsspec, sizes that are true, and names as the tree has them."""
 
-import ctypes
 import errno
 import mmap
 import os
 import random
 import stat
-import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import duckdb
-import pyarrow.parquet
 import pytest
 
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from tests.support.entries import frame, metadata
-from tests.support.lacking import key_of, ledger, lossy_folder
+from tests.support.lacking import key_of, lossy_folder
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.mounts import Mount, mounted, number_of
 from tests.support.s3 import S3Server
@@ -119,17 +115,6 @@ def test_listing_costs_no_request_and_renders_nothing(s3: S3Server, s3_golden: s
         mount.run(f"stat jsonl/{GOLDEN}/plain/26.jsonl")
         assert mount.requests() > before
         assert len(list((tmp_path / "cache").glob("files/*.file"))) == 1
-
-
-def test_tables_are_read_by_their_libraries(mount: Mount, fs: LedgerFileSystem) -> None:
-    path = mount.path / "parquet" / GOLDEN / "plain"
-    table = pyarrow.parquet.read_table(path)
-    messages = fs.bucket.topic("public/golden/plain").count()
-    assert table.num_rows == messages > 0
-    assert duckdb.sql(f"select count(*) from '{path}/*.parquet'").fetchall() == [(messages,)]
-    assert mount.output(f"cat jsonl/{GOLDEN}/plain/*.jsonl | grep -c ''").split() == [str(messages)]
-    with pyarrow.memory_map(str(next((mount.path / "arrow" / GOLDEN / "batched-zstd").iterdir()))) as source:
-        assert pyarrow.ipc.open_file(source).read_all().num_rows > 0
 
 
 @pytest.fixture(scope="module")
@@ -251,16 +236,6 @@ def test_extended_attributes(mount: Mount, fs: LedgerFileSystem) -> None:
             os.getxattr(path, name)
         assert refused.value.errno == errno.ENODATA
     assert os.listxattr(mount.path / "entries" / GOLDEN) == []
-    c = ctypes.CDLL(None, use_errno=True)
-    name, value = b"user.ledgerfs.uuid", ctypes.create_string_buffer(100)
-    where = os.fsencode(path)
-    assert c.getxattr(where, name, None, 0) == 36
-    assert c.getxattr(where, name, value, 36) == 36
-    assert value.raw[:37] == ref.uuid.encode() + b"\0"
-    assert (c.getxattr(where, name, value, 35), ctypes.get_errno()) == (-1, errno.ERANGE)
-    size = c.listxattr(where, None, 0)
-    assert c.listxattr(where, value, 1) == -1
-    assert size == sum(len(one) + 1 for one in names)
 
 
 def test_reads_anywhere(mount: Mount, fs: LedgerFileSystem) -> None:
@@ -336,52 +311,6 @@ def test_a_mount_for_reading_is_read_only(mount: Mount, command: str) -> None:
     assert number_of(mount.run(command.format(f=f"{folder}/26.entries", d=folder), None)) == errno.EROFS
 
 
-def test_the_descriptions_of_tools_are_as_of_other_files(mount: Mount) -> None:
-    file = f"jsonl/{GOLDEN}/plain/26.jsonl"
-    assert (
-        mount.output(f"test -r {file} -a ! -w {file} -a -f {file} && echo yes").split() == ["yes"] or os.getuid() == 0
-    )
-    assert int(mount.output(f"stat -c %o {file}")) == 1 << 20
-    assert mount.output(f"find entries/{GOLDEN}/blocks -type f -size +11M | wc -l").split() == ["2"]
-    assert mount.output("find . -maxdepth 1 -type d | wc -l").split() == ["6"]
-
-
-def test_a_missing_ledger_is_there_and_cannot_be_copied(tmp_path: Path) -> None:
-    """Whoever copies, globs or opens a topic of which a ledger is lost ends with an error, not with the rest."""
-    bucket = lossy_folder(tmp_path / "bucket")
-    for made in (ledger(1), ledger(2)):
-        bucket.put(made)
-    bucket.lose(key_of(ledger(2)))
-    bucket.put_object(key_of(ledger(3), "-index"), b"nonsense")
-    with mounted(tmp_path, bucket.url) as mount:
-        for view in VIEWS:
-            folder = mount.path / view / "public/default/orders"
-            first, second = sorted(folder.iterdir())
-            assert (first.stem, second.stem) == ("1", "2")
-            assert first.read_bytes()
-            with pytest.raises(OSError) as caught:
-                second.read_bytes()
-            assert caught.value.errno == errno.EIO
-            done = subprocess.run(
-                ["cp", "-r", str(folder), str(tmp_path / f"copy-{view}")], capture_output=True, check=False
-            )
-            assert done.returncode == 1
-            assert b"Input/output error" in done.stderr
-        with pytest.raises(duckdb.Error, match="Input/output error"):
-            duckdb.sql(f"SELECT count(*) FROM '{mount.path}/parquet/public/default/orders/*.parquet'").fetchall()
-        assert (mount.path / "entries/public/default/orders/2.entries").stat().st_size == len(ledger(2).records)
-        assert any("nobody can tell the topic (ids 3)" in line for line in mount.log)
-
-
-def test_a_damaged_table_is_no_file_that_patterns_pass_over(tmp_path: Path) -> None:
-    bucket = lossy_folder(tmp_path / "bucket")
-    broken = offload([ENTRY[:-1] + b"?"], 2, uuid=2)
-    for made in (ledger(1), broken):
-        bucket.put(made)
-    with mounted(tmp_path, bucket.url) as mount, pytest.raises(duckdb.Error, match="Input/output error"):
-        duckdb.sql(f"SELECT count(*) FROM '{mount.path}/parquet/public/default/orders/*.parquet'").fetchall()
-
-
 def test_an_object_that_was_replaced_is_read_anew_whatever_it_looks_like(tmp_path: Path) -> None:
     """The same size, and the same index, whose time is the file's: the kernel cannot tell one from the other."""
     bucket = lossy_folder(tmp_path / "bucket")
@@ -403,18 +332,3 @@ def test_an_object_that_was_replaced_is_read_anew_whatever_it_looks_like(tmp_pat
         for view, file, one, other in zip(VIEWS, files, read, again, strict=True):
             assert other == fs.cat_file(f"{view}/public/default/orders/{file.name}")
             assert one != other
-
-
-def test_a_listing_that_is_asked_for_is_what_is_opened(tmp_path: Path) -> None:
-    """However long the kernel may keep what it was told of a file."""
-    bucket = lossy_folder(tmp_path / "bucket")
-    short, long = (offload([frame(metadata(sequence_id=1), b"m" * size)], 1, uuid=1) for size in (5, 500))
-    bucket.put(short)
-    with mounted(tmp_path, bucket.url, refresh_seconds=3600) as mount:
-        file = mount.path / "entries/public/default/orders/1.entries"
-        assert file.stat().st_size == len(short.records)
-        assert file.read_bytes() == short.records
-        bucket.put(long)
-        mount.ask("refresh")
-        assert file.read_bytes() == long.records
-        assert file.stat().st_size == len(long.records)

@@ -3,17 +3,12 @@
 import json
 import os
 from pathlib import Path
-from urllib.parse import quote_plus
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ledgerfs.cli.mount_helper import command_of
-from ledgerfs.fuse_mount.option_names import sort_options, split_options
 from tests.support.invoked import run
-from tests.support.typed_golden import WITHOUT_SCHEMA, assert_same_rows, bucket_with_schemas
-from tests.support.typed_json import slow_json
+from tests.support.typed_golden import bucket_with_schemas
 
 pytestmark = [
     pytest.mark.process,
@@ -21,39 +16,6 @@ pytestmark = [
 ]
 
 TOP = "public/typed/"
-FEW = (
-    "avro å b+1", "avro söme+name%2F", "avro-evolved", "avro-deleted-last", "avro-logical", "avro-unions", "json-pojo", "kv-inline-evolved",
-    "kv-separated-string-json", "prim-instant", "proto", "protonative", "py-json", "py-none", "type-changed",
-)  # fmt: skip
-"""Topics of each kind of schema; `tests/tables/test_typed_tables.py` has all."""
-
-
-@pytest.mark.long
-def test_golden_topics_through_a_mount(golden_typed: Path, tmp_path: Path) -> None:
-    """Files of both kinds, read with pyarrow's own functions and as text."""
-    bucket = bucket_with_schemas(golden_typed, tmp_path / "bucket")
-    folder = tmp_path / "mnt"
-    folder.mkdir()
-    options = ["-o", "values=typed", "-o", "on_undecodable=null", "--cache-dir", str(tmp_path / "cache")]
-    run("mount", bucket.store.url, str(folder), *options)
-    try:
-        for name in FEW:
-            file_name = quote_plus(name)
-            if name in WITHOUT_SCHEMA:
-                for kind in ("parquet", "jsonl"):
-                    for path in (folder / kind / TOP / file_name).iterdir():
-                        with pytest.raises(OSError, match="Input/output error"):
-                            path.read_bytes()
-                continue
-            said = bucket.topic(TOP + name).scan(values="typed", on_undecodable="null").to_table()
-            files = sorted((folder / "parquet" / TOP / file_name).iterdir(), key=lambda path: int(path.stem))
-            assert_same_rows(pa.concat_tables(map(pq.read_table, files)), said)
-            texts = (folder / "jsonl" / TOP / file_name / f"{path.stem}.jsonl" for path in files)
-            values = [json.loads(line).get("value") for path in texts for line in path.read_bytes().splitlines()]
-            wanted = slow_json(said["value"].combine_chunks())
-            assert values == [None if one is None else json.loads(one) for one in wanted], name
-    finally:
-        run("umount", str(folder))
 
 
 def test_options_of_the_tables_are_checked_when_a_bucket_is_mounted(golden_typed: Path, tmp_path: Path) -> None:
@@ -64,14 +26,9 @@ def test_options_of_the_tables_are_checked_when_a_bucket_is_mounted(golden_typed
         ("values=typed,flatten=maybe", "expected one of true, yes, 1, false, no, 0"),
         ("values=typed,schema_version=abc", "'abc' is no number, not latest or each, and no file"),
         ("values=json,schema_version=each", "versions of messages do not matter"),
-        ("values=json,schema_version=1", "versions of messages do not matter"),
         ("values=bytes,flatten", "flatten: is of values as columns"),
         ("flatten=true", "flatten: is of values as columns"),
-        ("schema_version=1", "schema_version: is of values as columns"),
-        ("on_undecodable=null", "on_undecodable: is of values as columns"),
-        ("value=typed", "did you mean values?"),
         ("values=typed,schemaVersion=1", "did you mean schema_version?"),
-        ("cache-dir=/tmp", "did you mean cache_dir?"),
         ("values=typed,columns=key", "the tables of a mount do not have columns"),
         ("transaction=all", "the tables of a mount do not have transactions"),
         ("write=true", "write takes no value"),
@@ -99,20 +56,3 @@ def test_a_schema_of_ones_own_and_flags_with_a_value(golden_typed: Path, tmp_pat
         assert "value" not in names
     finally:
         run("umount", str(tmp_path / "mnt"))
-
-
-def test_options_of_a_line_of_fstab() -> None:
-    options = ["values=typed", "schema_version=3", "flatten", "on_undecodable=null", "ro"]
-    assert sort_options(options).scan_options == {
-        "values": "typed", "schema_version": "3", "flatten": True, "on_undecodable": "null",
-    }  # fmt: skip
-    assert [sort_options([f"flatten={text}"]).scan_options["flatten"] for text in ("true", "No", "1")] == [
-        True, False, True,
-    ]  # fmt: skip
-    assert sort_options(["value_type=x", "cache_regions=true", "blocksize=5"]).storage == [
-        "value_type=x", "cache_regions=true", "blocksize=5",
-    ]  # fmt: skip
-    assert sort_options(["schema_version=each"]).scan_options == {"schema_version": "each"}
-    assert command_of("s3://t", "/m", split_options("values=auto,flatten,refresh=5m")) == [
-        "mount", "--refresh=5m", "-o", "values=auto", "-o", "flatten", "--", "s3://t", "/m",
-    ]  # fmt: skip

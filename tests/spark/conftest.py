@@ -1,11 +1,15 @@
 """A real Spark session, shared by all tests of this folder: a JVM and its Python workers."""
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.support.s3 import S3Server
 from tests.support.spark_daemon import python_of_spark
+from tests.support.writes import Place, folder_place, s3_place
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -35,3 +39,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A bucket to write to."""
+    return folder_place(tmp_path / "bucket")
+
+
+@pytest.fixture
+def open_place(s3: S3Server, s3_bucket: str) -> Place:
+    """A bucket that everybody may read: Spark's processes have no credentials here."""
+    allowed = {"Effect": "Allow", "Principal": "*", "Action": "s3:*", "Resource": f"arn:aws:s3:::{s3_bucket}/*"}
+    s3.client.put_bucket_policy(Bucket=s3_bucket, Policy=json.dumps({"Version": "2012-10-17", "Statement": [allowed]}))
+    return s3_place(s3, s3_bucket)

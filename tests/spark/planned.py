@@ -3,6 +3,7 @@
 import pickle
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from ledgerfs.spark.source.data_source import LedgerfsDataSource
@@ -17,3 +18,8 @@ def by_tasks(url: str, **options: str) -> tuple[StructType, pa.Table]:
     assert parts
     tasks = [(pickle.loads(pickle.dumps(reader)), pickle.loads(pickle.dumps(part))) for part in parts]
     return schema, pa.Table.from_batches([batch for task, part in tasks for batch in task.read(part)])
+
+
+def numbers(spark: SparkSession, count: int, partitions: int, size: int = 0) -> DataFrame:
+    """Return values that are numbers in order, in that many partitions, each followed by so many x."""
+    return spark.range(0, count, 1, partitions).selectExpr(f"concat(cast(id as string), repeat('x', {size})) value")

@@ -1,39 +1,17 @@
 """Workers that Spark has no more work for end without a word: the daemon itself, and in the session of a command."""
 
-import json
 import os
 import socket
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+from pyspark import SparkConf
 from pyspark.serializers import UTF8Deserializer, read_int
 
-# A worker tells which daemon started it. With the daemon halted, nobody ends the worker before it sees that its socket is closed.
-_PROGRAM = """
-import json, os, signal, sys, time
-import pyarrow as pa
-from ledgerfs.spark.runtime.session import open_session
-
-def processes(batches):
-    for _ in batches:
-        yield pa.RecordBatch.from_pydict({"worker": [os.getpid()], "daemon": [os.getppid()]})
-
-for settings in json.loads(sys.argv[1]):
-    session = open_session("test", "local[1]", {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", **settings})
-    ((worker, daemon),) = session.range(1).coalesce(1).mapInArrow(processes, "worker long, daemon long").collect()
-    name = open(f"/proc/{daemon}/cmdline").read().split("\\0")[2]
-    os.kill(daemon, signal.SIGSTOP)
-    try:
-        session.stop()
-        while os.path.exists(f"/proc/{worker}"):
-            time.sleep(0.01)
-    finally:
-        os.kill(daemon, signal.SIGCONT)
-    for output in (sys.stdout, sys.stderr):
-        print(name, file=output, flush=True)
-"""
+from ledgerfs.spark.runtime.session import _DAEMON, _quieten_daemon
 
 
 def said_after_the_socket_was_closed(module: str) -> str:
@@ -72,15 +50,18 @@ def test_our_daemon_is_needed_as_long_as_sparks_own_prints_a_traceback() -> None
     assert "BrokenPipeError" in said_after_the_socket_was_closed("pyspark.daemon")
 
 
-def test_which_daemon_the_session_of_a_command_has(tmp_path: Path) -> None:
-    """With ours, a command that ends while its daemon is busy prints no traceback."""
-    # With files of Python, ledgerfs may come later than the daemon starts.
-    archive = tmp_path / "some.zip"
-    archive.write_bytes(b"")
+def test_which_daemon_the_session_of_a_command_has() -> None:
+    """With files of Python, on a cluster, or in another Python, ledgerfs may come later than the daemon starts, or never."""
     ours, sparks = "ledgerfs.spark.runtime.daemon", "pyspark.daemon"
-    settings = [{}, {"spark.submit.pyFiles": str(archive)}, {"spark.python.daemon.module": sparks}]
-    command = [sys.executable, "-c", _PROGRAM, json.dumps(settings)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [ours, sparks, sparks]
-    assert "Traceback" not in done.stderr.partition(ours)[0], done.stderr
+    for settings, master, python, wanted in (
+        ({}, "local[1]", sys.executable, ours),
+        ({}, "spark://master:7077", sys.executable, sparks),
+        ({}, "local[1]", "/usr/bin/python3", sparks),
+        ({"spark.submit.pyFiles": "some.zip"}, "local[1]", sys.executable, sparks),
+        ({_DAEMON: sparks}, "local[1]", sys.executable, sparks),
+    ):
+        conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+        of_java = SimpleNamespace(sc=lambda conf=conf: SimpleNamespace(conf=lambda: conf))
+        context: Any = SimpleNamespace(master=master, pythonExec=python, getConf=lambda conf=conf: conf, _jsc=of_java)
+        _quieten_daemon(context)
+        assert conf.get(_DAEMON, sparks) == wanted, (settings, master, python)

@@ -1,13 +1,11 @@
 """A DataFrame as messages of new ledgers: what is written, read back without Spark."""
 
-import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -17,17 +15,13 @@ from ledgerfs import open_bucket
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.spark import register
 from ledgerfs.spark.source.data_sink import open_sink
+from tests.spark.planned import numbers
 from tests.support.each import for_each
 from tests.support.s3 import CREDENTIALS, S3Server
 from tests.support.writes import Place, folder_place, s3_place
 
 TOPIC = "persistent://public/default/orders"
 PUBLISHED = datetime(2026, 3, 1, 12, tzinfo=UTC)
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return folder_place(tmp_path / "bucket")
 
 
 def rows(count: int = 1000) -> list[dict[str, Any]]:
@@ -58,11 +52,6 @@ def frame(spark: SparkSession, given: list[dict[str, Any]], partitions: int) -> 
     return spark.createDataFrame(spark.sparkContext.parallelize(made, partitions), schema)
 
 
-def numbers(spark: SparkSession, count: int, partitions: int) -> DataFrame:
-    """Return values that are numbers in order, in that many partitions."""
-    return spark.range(0, count, 1, partitions).selectExpr("cast(id as string) value")
-
-
 def write(data: DataFrame, place: Place, mode: str = "append", **options: Any) -> None:
     writer = data.write.format("ledgerfs").mode(mode)
     for name, value in {"topic": TOPIC, **options}.items():
@@ -90,32 +79,17 @@ def test_rows_read_back(spark: SparkSession, place: Place, partitions: int, opti
     assert len(place.objects()) == 2 * partitions
 
 
-def open_to_all(s3: S3Server, bucket: str) -> None:
-    """Let everybody read: Spark's processes have no credentials here."""
-    allowed = {"Effect": "Allow", "Principal": "*", "Action": "s3:*", "Resource": f"arn:aws:s3:::{bucket}/*"}
-    s3.client.put_bucket_policy(Bucket=bucket, Policy=json.dumps({"Version": "2012-10-17", "Statement": [allowed]}))
-
-
-def test_rows_on_s3_read_back_and_nothing_else_is_left_there(spark: SparkSession, s3: S3Server, s3_bucket: str) -> None:
-    given = rows()
-    place = s3_place(s3, s3_bucket)
-    open_to_all(s3, s3_bucket)
+def test_rows_on_s3_read_back_and_nothing_else_is_left_there(
+    spark: SparkSession, s3: S3Server, open_place: Place
+) -> None:
+    given, place = rows(), open_place
     write(frame(spark, given, 2), place, endpoint_url=s3.endpoint, anon="true", blockSize="5MiB", batch="100")
     assert read(place, list(given[0])) == given
     assert len(place.ledgers()) == 2
     assert len(place.objects()) == 4
     assert place.uploads() == []
-    head = s3.client.head_object(Bucket=s3_bucket, Key=min(place.objects()))
+    head = s3.client.head_object(Bucket=place.name, Key=min(place.objects()))
     assert head["Metadata"]["managedledgername"] == "public/default/persistent/orders"
-
-
-def test_a_ledger_of_several_blocks(spark: SparkSession, place: Place) -> None:
-    data = spark.range(0, 4000, 1, 1).selectExpr("concat(cast(id as string), repeat('x', 4096)) value")
-    write(data, place, BLOCKSIZE="5MiB", BATCH="10")
-    (reader,) = open_bucket(place.url).topic(TOPIC).ledgers
-    assert len(reader.index.blocks) == 4
-    assert [row["value"] for row in read(place, ["value"])] == [b"%d" % n + b"x" * 4096 for n in range(4000)]
-    place.ledgers()
 
 
 def test_partitions_without_rows_are_no_ledgers_and_keep_the_order(spark: SparkSession, place: Place) -> None:
@@ -139,19 +113,6 @@ def test_ledgers_come_behind_those_that_are_there(spark: SparkSession, place: Pl
     write(numbers(spark, 10, 1), place)
     assert ids(place)[-1] > first + 1
     assert [row["value"] for row in read(place, ["value"])] == [b"%d" % n for n in range(10)] * 3
-
-
-def test_a_golden_topic_that_was_read_is_written_again(
-    spark: SparkSession, place: Place, golden_url: str, tmp_path: Path
-) -> None:
-    source = open_bucket(golden_url)
-    columns = ["value", "key", "key_bytes", "properties", "publish_time", "event_time", "producer_name", "sequence_id"]
-    topic = next(topic for topic in source.topics() if topic.name.endswith("/plain"))
-    table = pa.table(source.topic(topic.name).scan())
-    pq.write_table(table, tmp_path / "rows.parquet")
-    # Columns that only tell where messages were are not used.
-    write(spark.read.parquet(f"file://{tmp_path}/rows.parquet"), place)
-    assert read(place, columns) == table.select(columns).to_pylist()
 
 
 def test_how_spark_cuts_rows_changes_no_byte(spark: SparkSession, tmp_path: Path) -> None:
@@ -200,18 +161,6 @@ REFUSED = {
 }
 
 
-@for_each("what", REFUSED)
-def test_what_makes_no_sense_is_refused_by_the_process_that_plans(place: Place, what: str) -> None:
-    options, told = REFUSED[what]
-    # Spark makes names lower case.
-    given = {name.replace("__", ".").lower(): value for name, value in options.items() if name != "mode"}
-    with pytest.raises(LedgerfsError) as raised:
-        open_sink({"topic": TOPIC, "path": place.url, **given}, VALUES, overwrite="mode" in options)
-    assert told in str(raised.value)
-    assert "not-to-be-shown" not in str(raised.value)
-    assert place.objects() == set()
-
-
 @pytest.mark.parametrize("what", ["a misspelt option", "a credential within", "overwriting"])
 def test_what_makes_no_sense_is_refused_before_a_task_runs(spark: SparkSession, place: Place, what: str) -> None:
     options, told = REFUSED[what]
@@ -223,27 +172,26 @@ def test_what_makes_no_sense_is_refused_before_a_task_runs(spark: SparkSession, 
 
 
 VALUE = StructField("value", StringType())
-VALUES = StructType([VALUE])
 COLUMNS = {
-    "another": (
-        StructType([VALUE, StructField("colour", StringType())]),
-        "colour: no such column; accepted are value, key",
-    ),
-    "no value": (StructType([StructField("key", StringType())]), "value: there is no such column"),
-    "another type": (
-        StructType([VALUE, StructField("event_time", DecimalType(2, 1))]),
-        "event_time: a column of decimal128",
-    ),
-    "a list": (StructType([StructField("value", ArrayType(StringType()))]), "value: a column of list"),
+    "colour: no such column; accepted are value, key": [VALUE, StructField("colour", StringType())],
+    "value: there is no such column": [StructField("key", StringType())],
+    "event_time: a column of decimal128": [VALUE, StructField("event_time", DecimalType(2, 1))],
+    "value: a column of list": [StructField("value", ArrayType(StringType()))],
 }
+CASES = [*((*one, [VALUE]) for one in REFUSED.values()), *(({}, told, fields) for told, fields in COLUMNS.items())]
 
 
-@for_each("what", COLUMNS)
-def test_columns_that_no_message_has_are_refused_by_the_process_that_plans(place: Place, what: str) -> None:
-    columns, told = COLUMNS[what]
+@for_each(("options", "told", "fields"), CASES)
+def test_what_makes_no_sense_is_refused_by_the_process_that_plans(
+    place: Place, options: dict[str, str], told: str, fields: list[StructField]
+) -> None:
+    # Spark makes names lower case.
+    given = {name.replace("__", ".").lower(): value for name, value in options.items() if name != "mode"}
     with pytest.raises(LedgerfsError) as raised:
-        open_sink({"topic": TOPIC, "path": place.url}, columns, overwrite=False)
+        open_sink({"topic": TOPIC, "path": place.url, **given}, StructType(fields), overwrite="mode" in options)
     assert told in str(raised.value)
+    assert "not-to-be-shown" not in str(raised.value)
+    assert place.objects() == set()
 
 
 def test_a_first_ledger_that_is_there_is_refused_before_a_task_runs(spark: SparkSession, place: Place) -> None:

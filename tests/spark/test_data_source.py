@@ -10,18 +10,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from pyspark import TaskContext
-from pyspark.errors import AnalysisException, PythonException
+from pyspark.errors import AnalysisException, PySparkException, PythonException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from pyspark.sql.datasource_internal import _streamReader
 
 from ledgerfs import open_bucket
-from ledgerfs.errors import LedgerfsError, UnsupportedFormatError
+from ledgerfs.errors import LedgerfsError, MissingLedgerError, UnsupportedFormatError
+from ledgerfs.spark.pipelines.stats import stats
 from ledgerfs.spark.source.data_source import LedgerfsDataSource
 from tests.spark.planned import by_tasks
 from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.golden_rows import as_java_says, expected_of, wanted
+from tests.support.lacking import MESSAGES, OTHER, OTHER_NAME, TOPIC, key_of, ledger, lossy_folder
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.s3 import CREDENTIALS, S3Server
 
@@ -99,27 +100,6 @@ def test_columns_by_option_and_by_schema(spark: SparkSession, url: str) -> None:
         spark.read.format("ledgerfs").option("topic", PLAIN).schema("value string").load(url).collect()
 
 
-def test_filters_give_what_pandas_gives(spark: SparkSession, url: str) -> None:
-    frame_ = read(spark, url, onEncrypted="null")
-    table = in_order(pa.concat_tables(
-        topic.scan(on_encrypted="null").to_table()
-        for topic in map(open_bucket(url).topic, (info.name for info in open_bucket(url).topics()))
-    ))  # fmt: skip
-    pandas = table.to_pandas()
-    middle = pandas["publish_time"].quantile(0.5)
-    late = frame_.filter(F.col("publish_time") > F.lit(middle.to_pydatetime()))
-    assert late.count() == int((pandas["publish_time"] > middle).sum())
-    by_key = {row["key"]: row["count"] for row in frame_.groupBy("key").count().collect()}
-    assert by_key.pop(None) == int(pandas["key"].isna().sum())
-    assert by_key == pandas.groupby("key").size().to_dict()
-    # Queries of one DataFrame do not change each other, which is why filters are not pushed down.
-    assert frame_.count() == len(pandas)
-    one = pandas["ledger_id"].iloc[0]
-    assert frame_.filter(f"ledger_id = {one}").count() == int((pandas["ledger_id"] == one).sum())
-    assert frame_.count() == len(pandas)
-    assert frame_.union(frame_.filter("entry_id = 0")).count() == len(pandas) + int((pandas["entry_id"] == 0).sum())
-
-
 @pytest.mark.parametrize("size", ["1KiB", "1GiB"])
 def test_times(spark: SparkSession, url: str, size: str) -> None:
     topic = open_bucket(url).topic(PLAIN)
@@ -146,14 +126,6 @@ def test_topics_lists_and_patterns(spark: SparkSession, url: str) -> None:
     assert len(parts) > 1
     assert found(topic="public/golden/partitioned") == parts
     assert read(spark, url, columns="topic", onEncrypted="null").count() == sum(count.values())
-
-
-def test_transactions(spark: SparkSession, url: str) -> None:
-    name = "persistent://public/golden/txn"
-    everything = read(spark, url, topic=name, transactions="all", partitionBytes="1KiB")
-    expected = open_bucket(url).topic(name).scan(transactions="all")
-    assert everything.columns == expected.schema.names
-    assert in_order(everything.toArrow()).to_pylist() == in_order(expected.to_table()).to_pylist()
 
 
 def test_sql_view(spark: SparkSession, url: str) -> None:
@@ -223,6 +195,21 @@ def test_damage_names_object_and_offset(spark: SparkSession, tmp_path: Path) -> 
     assert 0 < left < 3
 
 
+def test_half_a_topic_is_no_data_frame(spark: SparkSession, tmp_path: Path) -> None:
+    """An error of the plan, before any task has a row."""
+    bucket = lossy_folder(tmp_path / "bucket")
+    for made in (ledger(1), ledger(2), ledger(3, name=OTHER_NAME)):
+        bucket.put(made)
+    bucket.lose(key_of(ledger(2)))
+    for options in ({}, {"topic": TOPIC}):
+        with pytest.raises(PySparkException, match="data object is gone"):
+            read(spark, bucket.url, **options).count()
+    assert read(spark, bucket.url, topic=OTHER).count() == MESSAGES
+    assert read(spark, bucket.url, topic=TOPIC, onCorrupt="skip").count() == MESSAGES
+    with pytest.raises(MissingLedgerError):
+        stats(spark, bucket.url)
+
+
 def test_a_loaded_frame_is_a_snapshot_and_the_next_one_is_new(spark: SparkSession, tmp_path: Path) -> None:
     put_in_folder(tmp_path, offload([frame(metadata(), b"x")], 1))
     first = read(spark, str(tmp_path))
@@ -284,19 +271,3 @@ def test_s3_errors_show_no_credentials(spark: SparkSession, s3: S3Server) -> Non
     with pytest.raises((AnalysisException, PythonException), match="BucketNotFoundError") as caught:
         read(spark, "s3://no-such-bucket", endpoint_url=s3.endpoint).collect()
     assert CREDENTIALS["secret"] not in str(caught.value)
-
-
-def test_the_worker_that_reads_keeps_its_bucket(spark: SparkSession, url: str) -> None:
-    """Tasks of one worker process share connections and caches."""
-    from ledgerfs.spark.runtime.storage import Storage
-
-    storage = Storage(url)
-
-    def look(batches: Any) -> Any:
-        for batch in batches:
-            yield pa.RecordBatch.from_pydict(
-                {"id": [id(storage.bucket()) if storage.bucket() is storage.bucket() else 0] * batch.num_rows}
-            )
-
-    ids = spark.range(4, numPartitions=2).mapInArrow(look, "id long").collect()
-    assert all(row.id for row in ids)

@@ -188,16 +188,6 @@ def test_a_task_that_is_killed_and_runs_again_changes_nothing(
     assert seen.get == {"messages": len(expected)}
 
 
-def test_a_folder_that_exists_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    bucket, out = tmp_path / "bucket", tmp_path / "lake"
-    url = put(bucket, 1, message(1, producer_name=b"a"))
-    export(spark, url, str(out), partition_by=["producer_name"])
-    before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
-    with pytest.raises(InvalidOptionError, match="lake: exists already"):
-        export(spark, url, str(out))
-    assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
-
-
 def test_rows_of_another_export_in_the_folder_are_an_error(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,6 @@ from pyspark.sql import SparkSession
 from ledgerfs.spark.pipelines.catalog import catalog
 from ledgerfs.spark.pipelines.verify import verify
 from tests.support.golden_rows import expected_of
-from tests.support.mapfile_buckets import mapfile, messages, put_mapfiles
 
 
 def test_a_golden_bucket(spark: SparkSession, golden_mapfiles: Path) -> None:
@@ -23,10 +22,3 @@ def test_a_golden_bucket(spark: SparkSession, golden_mapfiles: Path) -> None:
         other.load(url).count()
     assert not verify(spark, url).where("severity = 'damage'").count()
     assert catalog(spark, url).count() == 63
-
-
-def test_a_ledger_that_was_never_finished_is_no_data_frame(spark: SparkSession, tmp_path: Path) -> None:
-    url = put_mapfiles(tmp_path, mapfile(messages(1, 20), last_entry=29))
-    with pytest.raises(PySparkException, match="the data ends before entry 20"):
-        spark.read.format("ledgerfs").load(url).count()
-    assert verify(spark, url).where("severity = 'damage'").count() == 2

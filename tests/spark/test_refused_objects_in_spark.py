@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from ledgerfs.errors import AccessDeniedError, UnreadableObjectsWarning
-from ledgerfs.spark import Storage, export, register
+from ledgerfs.spark import Storage, export
 from ledgerfs.spark.source.data_source import LedgerfsDataSource
 from ledgerfs.spark.source.left_out import by_topic, left_out_accumulator
 from tests.spark.planned import by_tasks
@@ -41,20 +40,7 @@ def refusing(s3: S3Server, s3_bucket: str, proxy: FaultProxy) -> Callable[..., s
 
 
 @pytest.mark.parametrize("refused", [OF_UNKNOWN_TOPIC, OF_KNOWN_TOPIC, IN_A_TASK])
-def test_a_query_fails_or_reads_the_rest(
-    spark: SparkSession, refusing: Callable[..., str], proxy: FaultProxy, refused: tuple[tuple[str, ...], str]
-) -> None:
-    url = refusing(*refused)
-    register(spark, SETTINGS)
-    reader = spark.read.format("ledgerfs").option("endpoint_url", proxy.endpoint).option("columns", "ledger_id")
-    with pytest.raises(PySparkException, match=f"AccessDeniedError: {refused[0][0]}"):
-        reader.load(url).count()
-    left = reader.option("onUnreadable", "skip").load(url).groupBy("ledger_id").count().collect()
-    assert dict(left) == dict.fromkeys((1, 3, 4), MESSAGES)
-
-
-@pytest.mark.parametrize("refused", [OF_UNKNOWN_TOPIC, OF_KNOWN_TOPIC, IN_A_TASK])
-def test_what_is_left_out_is_named(
+def test_a_query_fails_or_reads_the_rest_and_names_what_is_left_out(
     refusing: Callable[..., str],
     proxy: FaultProxy,
     monkeypatch: pytest.MonkeyPatch,
@@ -62,9 +48,12 @@ def test_what_is_left_out_is_named(
     refused: tuple[tuple[str, ...], str],
 ) -> None:
     monkeypatch.setattr(LedgerfsDataSource, "settings", SETTINGS)
+    url = refusing(*refused)
+    with pytest.raises(AccessDeniedError, match=refused[0][0]):
+        by_tasks(url, endpoint_url=proxy.endpoint)
     with caplog.at_level("WARNING", "ledgerfs.spark"), warnings.catch_warnings(record=True) as met:
         warnings.simplefilter("always", UnreadableObjectsWarning)
-        _, table = by_tasks(refusing(*refused), endpoint_url=proxy.endpoint, onUnreadable="skip")
+        _, table = by_tasks(url, endpoint_url=proxy.endpoint, onUnreadable="skip")
     assert table.num_rows == 3 * MESSAGES
     warned = [str(one.message) for one in met if one.category is UnreadableObjectsWarning]
     assert any(refused[0][0] in line for line in (*caplog.messages, *warned))

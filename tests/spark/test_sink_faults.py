@@ -1,6 +1,5 @@
 """Writing from Spark when something fails: all ledgers or none, and nothing left over that can be removed."""
 
-import json
 import os
 import signal
 import time
@@ -26,9 +25,10 @@ from ledgerfs.spark.source.data_sink import LedgerSink, WrittenPartition, open_s
 from ledgerfs.storage.folders.store import LocalStore
 from ledgerfs.storage.objects import ObjectStat
 from ledgerfs.writing.imports import import_rows
+from tests.spark.planned import numbers
 from tests.support.mapfile_buckets import mapfile, messages, put_mapfiles
 from tests.support.s3 import Fault, FaultProxy, S3Server
-from tests.support.writes import Place, folder_place, s3_place
+from tests.support.writes import Place, folder_place
 
 TOPIC = "persistent://public/default/orders"
 Batches = Iterator[pa.RecordBatch]
@@ -36,23 +36,6 @@ Batches = Iterator[pa.RecordBatch]
 KIB = 1024
 BIG = 40_000
 """Rows of a KiB that are several blocks of 5 MiB, and more than Spark and the encoder hold before the first one is written."""
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return folder_place(tmp_path / "bucket")
-
-
-@pytest.fixture
-def open_place(s3: S3Server, s3_bucket: str) -> Place:
-    """A bucket that everybody may read: Spark's processes have no credentials here."""
-    allowed = {"Effect": "Allow", "Principal": "*", "Action": "s3:*", "Resource": f"arn:aws:s3:::{s3_bucket}/*"}
-    s3.client.put_bucket_policy(Bucket=s3_bucket, Policy=json.dumps({"Version": "2012-10-17", "Statement": [allowed]}))
-    return s3_place(s3, s3_bucket)
-
-
-def numbers(spark: SparkSession, count: int, partitions: int, size: int = 0) -> DataFrame:
-    return spark.range(0, count, 1, partitions).selectExpr(f"concat(cast(id as string), repeat('x', {size})) value")
 
 
 def write(data: DataFrame, place: Place, **options: str) -> None:
@@ -272,33 +255,6 @@ def test_an_id_that_a_mapfile_has_is_refused(
         sink.commit(written)
     assert [ref.key for ref in open_bucket(place.url).catalog.refs()] == [f"{there.folder}/data"]
     assert not [path for path in (tmp_path / "bucket").iterdir() if path.is_file()]
-
-
-@pytest.mark.parametrize("first", ["sink", "import"])
-def test_an_import_beside_the_sink_hides_nothing(first: str, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each has looked at the bucket before the other one has written anything."""
-
-    class Rows:
-        schema = pa.schema([("value", pa.string())])
-        rows = 2
-
-        def __init__(self, meanwhile: Callable[[], object]) -> None:
-            self._meanwhile = meanwhile
-
-        def batches(self) -> Batches:
-            self._meanwhile()
-            return some_rows("2", "3")
-
-    def write_rows() -> None:
-        sink.commit([sink.write(some_rows("0", "1"))])
-
-    sink = sink_of(place, monkeypatch)
-    bucket = open_bucket(place.url)
-    import_rows(bucket, Rows(write_rows if first == "sink" else lambda: None), TOPIC)
-    if first == "import":
-        write_rows()
-    assert sorted(values(place)) == [b"0", b"1", b"2", b"3"]
-    assert len(place.ledgers()) == 2
 
 
 def test_a_ledger_that_goes_while_others_are_published_is_no_success(

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T  # noqa: N812  (as everybody calls it)
 
-from ledgerfs.errors import InvalidOptionError, UndecodableValueError
+from ledgerfs.errors import InvalidOptionError
 from ledgerfs.spark.source.spark_types import SparkColumns, Unheld, distinct_names, form_of
 from ledgerfs.spark.source.struct_types import spark_schema
 
@@ -101,28 +101,6 @@ def test_every_type_through_spark_and_parquet(spark: SparkSession, tmp_path: Pat
                 for row in rows
             ]
             assert found == [*(expected * 2)[:2], None], name
-
-
-def test_a_time_outside_of_sparks_range_is_an_error_or_null_and_counted() -> None:
-    never = 2**63 - 1
-    batch = pa.RecordBatch.from_pydict(
-        {
-            "value": pa.array(
-                [[{"until": never}], None, [{"until": 5}]], pa.list_(pa.struct([("until", pa.timestamp("ms"))]))
-            )
-        }
-    )
-    made = SparkColumns.of(batch.schema)
-    with pytest.raises(UndecodableValueError, match=r"value\[\]\.until of persistent://a/b/c: a time outside"):
-        made.of_batch(batch, Unheld("persistent://a/b/c"))
-    unheld = Unheld("persistent://a/b/c", are_errors=False)
-    found = made.of_batch(batch, unheld)["value"].to_pylist()
-    assert [one and one[0]["until"] for one in found] == [
-        None,
-        None,
-        datetime.fromtimestamp(0.005, UTC).replace(tzinfo=None),
-    ]
-    assert unheld.counts == {"value[].until": 1}
 
 
 def test_names_that_differ_in_case_only() -> None:

@@ -2,17 +2,13 @@
 
 import json
 import re
-import shlex
 import shutil
-import threading
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from subprocess import CompletedProcess, run
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -239,62 +235,3 @@ def test_only_this_wheel_is_seen_from_the_environment(installed: Installed, tmp_
         )
         assert (done.stdout.strip() != "None") is seen
         assert not seen or Path(done.stdout.strip()).is_relative_to(installed.folder)
-
-
-@dataclass
-class KubernetesApi:
-    """What ``spark-submit`` says to Kubernetes, which takes everything."""
-
-    url: str
-    sent: list[dict[str, Any]]
-
-
-@pytest.fixture
-def kubernetes() -> Iterator[KubernetesApi]:
-    sent: list[dict[str, Any]] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            sent.append(body)
-            body["metadata"] |= {"uid": "1", "resourceVersion": "1"}
-            answer = json.dumps(body).encode()
-            self.send_response(201)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        do_PATCH = do_POST  # noqa: N815  (as http.server calls it)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield KubernetesApi(f"k8s://http://127.0.0.1:{server.server_port}", sent)
-    server.shutdown()
-    server.server_close()
-
-
-def test_what_kubernetes_is_asked_for(kubernetes: KubernetesApi) -> None:
-    """The command of the documentation asks for a driver that runs the pipeline, with credentials by reference. No pod is started."""
-    page = (ROOT / "docs" / "guides" / "spark.md").read_text()
-    text = re.search(r"^( +spark-submit --master k8s://.*?[^\\])$", page, re.MULTILINE | re.DOTALL)
-    assert text
-    command = shlex.split(text.group(1).replace("\\\n", " ").replace("k8s://https://kubernetes:6443", kubernetes.url))
-    done = run(
-        [str(SPARK_HOME / "bin" / command[0]), *command[1:]],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=1800,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    (pod,) = [one for one in kubernetes.sent if one["kind"] == "Pod"]
-    (container,) = pod["spec"]["containers"]
-    assert container["args"][-2:] == ["local:///opt/ledgerfs/verify.py", "s3://tier"]
-    secrets = {one["name"]: one["valueFrom"] for one in container["env"] if one["name"].startswith("AWS_")}
-    assert all("secretKeyRef" in source for source in secrets.values())
-    assert set(secrets) == {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}

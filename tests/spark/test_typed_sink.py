@@ -1,7 +1,6 @@
 """A DataFrame as messages of a schema: columns are fields, whose values are read again by it."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +11,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from ledgerfs import import_rows, open_bucket
 from ledgerfs.errors import SchemaConflictError
 from ledgerfs.spark.source import data_sink
-from tests.support.writes import Place, folder_place
+from tests.support.writes import Place
 
 TOPIC = "persistent://public/default/orders"
 SCHEMA = {
@@ -23,11 +22,6 @@ SCHEMA = {
         {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}}, {"name": "key", "type": "string", "default": "-"},
     ],
 }  # fmt: skip
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return folder_place(tmp_path / "bucket")
 
 
 def orders(spark: SparkSession) -> DataFrame:

@@ -19,7 +19,7 @@ from ledgerfs.spark.runtime.tasks import distribute, error_of, line_of
 from ledgerfs.spark.source import ledger_rows
 from ledgerfs.spark.source.ledger_rows import costs_of_reading, ledger_parts
 from ledgerfs.verification import verify as verify_here
-from tests.support.s3 import CREDENTIALS, Fault, FaultProxy, S3Server
+from tests.support.s3 import Fault, FaultProxy
 
 
 @pytest.fixture(scope="module")
@@ -87,24 +87,6 @@ def test_parts_hold_each_ledger_once_and_the_dearest_part_comes_first(
 def test_an_empty_catalog_has_no_parts(tmp_path: Path) -> None:
     catalog = open_bucket(f"file://{tmp_path}").catalog
     assert list(ledger_parts(catalog, np.empty(0, np.int64))) == []
-
-
-def test_an_empty_bucket_has_no_findings(spark: SparkSession, tmp_path: Path) -> None:
-    assert prepare(spark, f"file://{tmp_path}").report() == verify_here(open_bucket(f"file://{tmp_path}"))
-
-
-def test_a_bucket_on_s3_is_read_with_hadoops_settings(spark: SparkSession, s3_golden: str, s3: S3Server) -> None:
-    settings = {
-        "fs.s3a.endpoint": s3.endpoint,
-        "fs.s3a.access.key": CREDENTIALS["key"],
-        "fs.s3a.secret.key": CREDENTIALS["secret"],
-    }
-    verification = prepare(spark, Storage(s3_golden, settings=settings))
-    report = verification.report()
-    assert (report.ledgers, report.entries, report.bytes) == (104, 4221, 26_894_196)
-    assert [finding.kind for finding in report.findings] == ["unsaved-schemas"]
-    plan = verification.findings._jdf.queryExecution().toString()
-    assert not any(secret in plan for secret in CREDENTIALS.values())
 
 
 def test_what_the_store_refuses_is_unchecked(spark: SparkSession, s3_golden: str, proxy: FaultProxy) -> None:

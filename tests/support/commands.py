@@ -47,15 +47,8 @@ def on_terminal(*arguments: str, columns: int = 80, env: dict[str, str] | None =
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     environment = {**os.environ, "TERM": "xterm", **(env or {})}
     environment.pop("COLUMNS", None)
-    process: Forked | subprocess.Popen[bytes]
-    with open(os.devnull, "rb") as nothing:  # noqa: PTH123
-        if can_be_forked(environment):
-            files = (nothing.fileno(), ends[0][1], ends[1][1])
-            process = Forked(LEDGERFS, arguments, environment, files)
-        else:
-            process = subprocess.Popen(
-                [LEDGERFS, *arguments], stdin=nothing, stdout=ends[0][1], stderr=ends[1][1], env=environment
-            )
+    with Path(os.devnull).open("rb") as nothing:
+        process = _started(arguments, environment, (nothing.fileno(), ends[0][1], ends[1][1]))
     for _, slave in ends:
         os.close(slave)
     # Both are read at once: a terminal holds a few kilobytes that nobody reads.
@@ -83,20 +76,22 @@ def running(
     with ExitStack() as files:
         nothing = files.enter_context(Path(os.devnull).open("r+b"))
         ends = [nothing, *(files.enter_context(path.open("wb")) if path else nothing for path in (printed, told))]
-        process: Forked | subprocess.Popen[bytes]
-        if can_be_forked(environment):
-            stdin, stdout, stderr = (one.fileno() for one in ends)
-            process = Forked(LEDGERFS, arguments, environment, (stdin, stdout, stderr))
-        else:
-            stdin, stdout, stderr = ends
-            process = subprocess.Popen(
-                [LEDGERFS, *arguments], stdin=stdin, stdout=stdout, stderr=stderr, env=environment
-            )
+        stdin, stdout, stderr = (one.fileno() for one in ends)
+        process = _started(arguments, environment, (stdin, stdout, stderr))
     with process:
         try:
             yield process
         finally:
             process.kill()
+
+
+def _started(
+    arguments: tuple[str, ...], environment: dict[str, str], files: tuple[int, int, int]
+) -> "Forked | subprocess.Popen[bytes]":
+    if can_be_forked(environment):
+        return Forked(LEDGERFS, arguments, environment, files)
+    stdin, stdout, stderr = files
+    return subprocess.Popen([LEDGERFS, *arguments], stdin=stdin, stdout=stdout, stderr=stderr, env=environment)
 
 
 def _all_of(master: int) -> bytes:

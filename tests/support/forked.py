@@ -24,53 +24,19 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from threading import Thread
 from types import ModuleType
 from typing import Self
 
 # What these say is read once: when the interpreter, a library or a module starts.
 READ_AT_START = (
-    "PYTHON",
-    "LC_",
-    "LANG",
-    "LD_",
-    "MALLOC",
-    "FSSPEC",
-    "NUMBA",
-    "OMP",
-    "OPENBLAS",
-    "COVERAGE",
-    "LEDGERFS_CACHE_BYTES",
-)
+    "PYTHON", "LC_", "LANG", "LD_", "MALLOC", "FSSPEC", "NUMBA", "OMP", "OPENBLAS", "COVERAGE", "LEDGERFS_CACHE_BYTES",
+)  # fmt: skip
 LIBRARIES = (
-    "click",
-    "rich.console",
-    "rich.table",
-    "rich.progress",
-    "fsspec.implementations.local",
-    "fsspec.implementations.memory",
-)
-LIBRARIES += ("fsspec.asyn", "s3fs", "aiobotocore.session", "botocore.args", "botocore.signers", "aiohttp")
-LIBRARIES += (
-    "cachetools",
-    "cramjam",
-    "lz4.frame",
-    "numba.extending",
-    "llvmlite.binding",
-    "numpy",
-    "zstandard",
-    "pyarrow.parquet",
-)
-LIBRARIES += (
-    "pyarrow.csv",
-    "pyarrow.compute",
-    "pyarrow.ipc",
-    "google.protobuf.message",
-    "multiprocessing.pool",
-    "concurrent.futures",
-)
-
-
+    "click", "rich.console", "rich.table", "rich.progress", "fsspec.implementations.local", "fsspec.implementations.memory",
+    "fsspec.asyn", "s3fs", "aiobotocore.session", "botocore.args", "botocore.signers", "aiohttp", "cachetools", "cramjam", "lz4.frame",
+    "numba.extending", "llvmlite.binding", "numpy", "zstandard", "pyarrow.parquet", "pyarrow.csv", "pyarrow.compute", "pyarrow.ipc",
+    "google.protobuf.message", "multiprocessing.pool", "concurrent.futures",
+)  # fmt: skip
 ROOMS_OF_OTHERS = ("spark", "fuse_mount", "testing")
 """Rooms of ledgerfs that the commands which are forked have no use for."""
 COMMAND = "ledgerfs.cli:main"
@@ -91,37 +57,24 @@ def run_forked(
     given: bytes = b"",
     file_size: int | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run the command of this name with its output in pipes, as ``subprocess.run`` does.
+    """Run the command of this name, and return its output, as ``subprocess.run`` does.
 
     Parameters
     ----------
     given
-        What it reads on standard input, at most as much as a pipe holds.
+        What it reads on standard input.
     file_size
         How large its files may become, in bytes.
 
     """
-    stdin, stdout, stderr = os.pipe(), os.pipe(), os.pipe()
-    os.write(stdin[1], given)
-    os.close(stdin[1])
-    texts: dict[int, bytes] = {}
-
-    def read(end: int) -> None:
-        with open(end, "rb") as file:
-            texts[end] = file.read()
-
-    readers = [Thread(target=read, args=(ends[0],)) for ends in (stdout, stderr)]
-    with Forked(command, arguments, env, (stdin[0], stdout[1], stderr[1]), file_size) as process:
-        for one in (stdin[0], stdout[1], stderr[1]):
-            os.close(one)
-        for reader in readers:
-            reader.start()
-        try:
+    with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+        stdin.write(given)
+        stdin.seek(0)
+        files = (stdin.fileno(), stdout.fileno(), stderr.fileno())
+        with Forked(command, arguments, env, files, file_size) as process:
             code = process.wait(timeout)
-        finally:
-            for reader in readers:
-                reader.join()
-    return subprocess.CompletedProcess([command, *arguments], code, texts[stdout[0]], texts[stderr[0]])
+        texts = [os.pread(file, os.fstat(file).st_size, 0) for file in files[1:]]
+    return subprocess.CompletedProcess([command, *arguments], code, *texts)
 
 
 class Forked:

@@ -33,8 +33,6 @@ class Mount:
     path: Path
     log_file: Path
     process: Piped
-    codes: set[int] = field(default_factory=lambda: {0})
-    """With what the process may end."""
     _asking: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -158,7 +156,7 @@ def mounted(
         finally:
             code = _end(made)
         assert not is_mounted(path), "a stale mount is left"
-        assert code in made.codes, (code, made.log)
+        assert code == 0, (code, made.log)
 
 
 def _wait_until_it_answers(made: Mount) -> None:

@@ -105,16 +105,6 @@ def test_a_topic_is_read_once_for_all_who_open_its_files(tmp_path: Path, passes:
     assert (len(types), len(passes)) == (1, 1)
 
 
-def test_nothing_is_read_for_a_type_that_is_given(tmp_path: Path, passes: list[str]) -> None:
-    url = put(tmp_path / "b", [{"a": 1}], [{"b": 2}])
-    schema = pa.struct([("b", pa.int64())])
-    assert fields(opened(url, tmp_path, schema_version=schema)) == ["b"]
-    other = pa.struct([("b", pa.float64())])
-    assert fields(opened(url, tmp_path, schema_version=other)) == ["b"]
-    assert tables(opened(url, tmp_path, schema_version=other))[1]["value"].to_pylist() == [{"b": 2.0}]
-    assert passes == []
-
-
 def test_only_the_file_of_damage_is_an_error(tmp_path: Path) -> None:
     whole = ledger(2, {"b": "x" * 100})
     (tmp_path / "b").mkdir()

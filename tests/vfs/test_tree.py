@@ -113,16 +113,3 @@ def test_sizes_are_exact_or_not_told(bucket: Bucket) -> None:
     document = opened.read(0, opened.size + 100)
     assert len(document) == opened.size == tree_of(bucket).node(path).size
     assert json.loads(document)["blocks"] == [{"first_entry": 0, "part": 1, "offset": 0, "length": 128 + 39}]
-
-
-def test_info_holds_all_that_the_bucket_tells(golden_url: str, golden: Path) -> None:
-    bucket = open_bucket(golden_url)
-    opened = tree_of(bucket).open("info/public/golden/blocks/42.json")
-    described = json.loads(opened.read(0, opened.size))
-    assert described["topic"] == "persistent://public/golden/blocks"
-    assert described["ledger_metadata"]["custom"]["pulsar/managed-ledger"] == "public/golden/persistent/blocks"
-    assert described["ledger_metadata"]["state"] == "CLOSED"
-    assert [block["offset"] for block in described["blocks"]] == [0, 5_242_880, 10_485_760]
-    assert (
-        described["objects"]["data"]["size"] == (golden / "bucket" / described["objects"]["data"]["key"]).stat().st_size
-    )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ledgerfs import Bucket, open_bucket
-from ledgerfs.errors import CorruptSchemaFileError, InvalidOptionError, UnknownSchemaError
+from ledgerfs.errors import CorruptSchemaFileError
 from ledgerfs.formats.schemas.saved_schema import FOLDER
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.schemas.saved_schemas import SavedSchemas
@@ -99,14 +99,6 @@ def test_schemas_are_read_once_for_the_topic_of_a_catalog(
     assert asked == []
 
 
-def test_topics_without_a_schema(unchanged: Bucket, tmp_path: Path) -> None:
-    bytes_only = "public/typed/prim-bytes"
-    with pytest.raises(UnknownSchemaError, match="ledgerfs schemas save"):
-        lines(opened(unchanged, tmp_path, **TYPED), bytes_only)
-    auto = lines(opened(unchanged, tmp_path, values="auto"), bytes_only)
-    assert auto == lines(opened(unchanged, tmp_path), bytes_only)
-
-
 def test_a_damaged_schema_is_told_when_a_file_is_opened_and_folders_are_listed(typed: Bucket, tmp_path: Path) -> None:
     (path, *_) = [one for one in (tmp_path / "bucket" / FOLDER).rglob("*.json") if "avro-evolved" in str(one)]
     path.write_bytes(b"{")
@@ -114,9 +106,3 @@ def test_a_damaged_schema_is_told_when_a_file_is_opened_and_folders_are_listed(t
     assert all(node.size is None for node in tree_of(bucket).children(f"jsonl/{EVOLVED}"))
     with pytest.raises(CorruptSchemaFileError):
         lines(bucket)
-
-
-def test_files_do_not_leave_messages_out(unchanged: Bucket, tmp_path: Path) -> None:
-    with pytest.raises(InvalidOptionError, match="on_undecodable='skip'"):
-        opened(unchanged, tmp_path, values="typed", on_undecodable="skip")
-    assert isinstance(lines(opened(unchanged, tmp_path, values="typed")), list)

@@ -5,8 +5,6 @@ import io
 import json
 import pickle
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -329,31 +327,6 @@ def test_topics_that_hold_no_messages_say_so(opened: Callable[..., Bucket]) -> N
     for path in ("jsonl/_other/cursors%2Fx/1.jsonl", "jsonl/_unknown/2.jsonl"):
         with pytest.raises(LedgerfsError, match=path):
             tree_of(bucket).open(path)
-
-
-LAZY = """
-import sys
-from ledgerfs import open_bucket
-from ledgerfs.vfs.tree import tree_of
-bucket = open_bucket(sys.argv[1])
-names = [node.size for node in tree_of(bucket).walk("") if node.ref is None or node.ref.ledger_id == 26]
-for path in sys.argv[2:]:
-    opened = tree_of(bucket).open(path)
-    opened.read(0, opened.size)
-print(*{"pyarrow", "numba"} & set(sys.modules))
-"""
-
-
-def test_who_lists_or_copies_or_reads_what_is_rendered_loads_neither_pyarrow_nor_numba(golden_url: str) -> None:
-    paths = ["entries/public/golden/plain/26.entries", "info/public/golden/plain/26.json"]
-
-    def loaded_by(*paths: str) -> list[str]:
-        command = [sys.executable, "-c", LAZY, golden_url, *paths]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-
-    assert loaded_by(*paths) == []
-    tree_of(open_bucket(golden_url)).open("jsonl/public/golden/plain/26.jsonl")
-    assert loaded_by(*paths, "jsonl/public/golden/plain/26.jsonl") == []
 
 
 def test_descriptions_are_kept_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
