@@ -136,13 +136,6 @@ def error_of_each_reader(store: ObjectStore) -> StoreError:
 
 
 @pytest.mark.usefixtures("_without_pauses")
-def test_a_store_that_refuses_quickly_is_asked_five_times_and_more(faulty: Faulty) -> None:
-    store = faulty(Fault("503", times=4))
-    assert store.read(ReadRequest("a", 0, 10)) == BODY[:10]
-    assert store.traffic.stats().requests == 5
-
-
-@pytest.mark.usefixtures("_without_pauses")
 def test_a_range_that_is_ignored_is_not_even_read(faulty: Faulty) -> None:
     for start, end in [(1, len(BODY)), (0, 100), (500, 600)]:
         store = faulty(Fault("unranged"))
@@ -182,21 +175,6 @@ def test_another_version_than_asked_is_never_used(faulty: Faulty, proxy: FaultPr
     assert len(proxy.seen) == 1
     proxy.faults = []
     assert store.read(ReadRequest("a", 1000, 3000, version)) == BODY[1000:3000]
-
-
-def test_an_object_that_shrank_is_told_at_once(faulty: Faulty, s3: S3Server) -> None:
-    store = faulty()
-    before = store.head("a").stat.version
-    s3.client.put_object(Bucket="faults", Key="a", Body=BODY[:10])
-    now = store.head("a").stat.version
-    for start in (5, 5000):
-        with pytest.raises(StaleObjectError):
-            store.read(ReadRequest("a", start, 6000, before))
-        for version in (now, ""):
-            with pytest.raises(StoreError, match="it has 10 bytes") as caught:
-                store.read(ReadRequest("a", start, 6000, version))
-            assert (caught.value.key, caught.value.offset) == ("a", start)
-    assert store.traffic.stats().retries == 0
 
 
 @pytest.mark.usefixtures("_without_pauses")

@@ -5,26 +5,11 @@ import pytest
 
 from ledgerfs.errors import (
     AccessDeniedError,
-    ObjectNotFoundError,
     StoreUnreachableError,
 )
-from ledgerfs.storage.objects import ReadRequest
 from ledgerfs.storage.opening import open_store
 from tests.support.s3 import CREDENTIALS, FaultProxy, S3Server
 from tests.support.tries import without_pauses
-
-BODY = bytes(range(256)) * 40
-
-
-def test_s3_reads_more_than_one_window_at_a_time(s3: S3Server, s3_bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ledgerfs.storage.concurrent_reads._LOOP_WINDOW", 16)
-    s3.client.put_object(Bucket=s3_bucket, Key="a", Body=BODY)
-    store = open_store(fsspec.filesystem("s3", **s3.options), s3_bucket)
-    requests = [ReadRequest("a", i, i + 3) for i in range(60)]
-    requests[50] = ReadRequest("missing", 0, 3)
-    outcomes = list(store.read_many(requests))
-    assert isinstance(outcomes[50], ObjectNotFoundError)
-    assert [one for i, one in enumerate(outcomes) if i != 50] == [BODY[i : i + 3] for i in range(60) if i != 50]
 
 
 def test_s3_without_credentials_says_so(s3: S3Server) -> None:

@@ -223,25 +223,19 @@ def test_a_part_that_fails_is_told_and_aborting_waits_for_the_others() -> None:
     assert store.objects == {}
 
 
+@pytest.mark.parametrize("is_answered", [True, False])
 @pytest.mark.parametrize("encrypts", [False, True])
-def test_an_object_is_known_by_its_parts_or_by_what_the_store_called_it(encrypts: bool) -> None:
+def test_an_object_is_known_by_its_parts_or_by_what_the_store_called_it(encrypts: bool, is_answered: bool) -> None:
+    """A lost answer is settled by a look."""
     store = StandIn()
     store.encrypts = encrypts
+    if not is_answered:
+        store.failures["complete_multipart_upload"] = StoreError("no answer", key="a")
     upload = S3Upload(store, "a", {}, PART)
     fill(upload, 3, last=100)
     assert upload.complete().size == 2 * PART + 100
     upload.abort()
     assert "abort_multipart_upload" not in store.requests
-
-
-@pytest.mark.parametrize("encrypts", [False, True])
-def test_a_lost_answer_is_settled_by_a_look(encrypts: bool) -> None:
-    store = StandIn()
-    store.encrypts = encrypts
-    store.failures["complete_multipart_upload"] = StoreError("no answer", key="a")
-    upload = S3Upload(store, "a", {}, PART)
-    fill(upload, 3)
-    assert upload.complete().size == 3 * PART
 
 
 def test_an_object_of_somebody_else_is_not_taken_for_ours_where_nothing_tells_them_apart() -> None:
