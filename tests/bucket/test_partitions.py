@@ -115,20 +115,6 @@ def test_a_partitioned_topic_is_all_its_partitions(tmp_path: Path) -> None:
     assert wanted_ledgers(catalog, ["public/default/orders-partition-1"]).sum() == 1
 
 
-@pytest.mark.parametrize("size", [1, 1 << 30])
-def test_times(bucket: Bucket, golden: Path, size: int) -> None:
-    """What the catalog leaves out has no row of the range, and a row is in one part only."""
-    topic = bucket.topic("persistent://public/golden/plain")
-    times = topic.scan(["publish_time"]).to_table()["publish_time"].cast(pa.int64()).to_pylist()
-    middle = sorted(times)[len(times) // 2] // 1000
-    for start, end in ((middle, None), (None, middle), (middle, middle + 1), (0, CREATED_MS)):
-        given = {"start_time": start, "end_time": end}
-        wanted = within(bucket.catalog, wanted_ledgers(bucket.catalog, [topic.name]), TimeRange(start, end))
-        found = read(open_bucket(str(golden / "bucket")), plan_partitions(bucket.catalog, wanted, size), **given)
-        table = topic.scan(**given).to_table()
-        assert found.get(topic.name, table.slice(0, 0)).equals(table)
-
-
 def test_ledgers_outside_the_range_are_not_planned(tmp_path: Path) -> None:
     hour = 3_600_000
     for number in range(10):

@@ -227,28 +227,6 @@ def test_the_tree_has_the_file_of_a_refused_ledger(opened: Callable[..., Bucket]
         mounted.close()
 
 
-def test_refused_data_leaves_out_exactly_that_ledger(
-    command: Callable[..., Done], opened: Callable[..., Bucket], proxy: FaultProxy
-) -> None:
-    proxy.faults = OF_DATA
-    done = command("count", "BUCKET", "--json", code=3)
-    assert counts(done) == {TOPIC: None, OTHER: MESSAGES}
-    assert DATA.encode() in done.stderr
-    command("count", "BUCKET", TOPIC, "--on-corrupt", "skip", code=3)
-    command("head", "BUCKET", OTHER)
-    done = command("verify", "BUCKET", code=3)
-    assert f"unchecked  unreadable-object  {DATA}".encode() in done.stdout
-    with pytest.raises(AccessDeniedError):
-        ids_in(opened())
-    done = command("count", "BUCKET", TOPIC, "--json", "--on-unreadable", "skip", code=1)
-    assert counts(done) == {TOPIC: 2 * MESSAGES}
-    scan = opened(on_unreadable="skip").topic(TOPIC).scan(columns=["ledger_id"])
-    assert scan.to_table().column("ledger_id").to_pylist() == [1] * MESSAGES + [3] * MESSAGES
-    (one,) = scan.skipped
-    assert (one.ledger_id, one.first_entry, one.last_entry) == (2, 0, MESSAGES - 1)
-    assert DATA in one.reason
-
-
 @pytest.mark.parametrize("faults", [OF_KNOWN_TOPIC, OF_DATA], ids=["missing", "skipped"])
 def test_a_count_without_refused_ledgers_is_a_warning(
     faults: list[Fault], opened: Callable[..., Bucket], proxy: FaultProxy
