@@ -39,25 +39,6 @@ def values(topic: Topic, **options: object) -> list[object]:
     return topic.scan(["value"], values="typed", on_undecodable="null", **options).to_table()["value"].to_pylist()  # type: ignore[arg-type]
 
 
-def test_one_for_any_version_is_of_what_nothing_else_tells_of(topic: Topic) -> None:
-    give(topic, ANY_VERSION, "INT64")
-    assert values(topic) == [1, 2, 3, 4]
-    give(topic, 0, "DOUBLE", registered=HOUR, source="http://broker")
-    each = values(topic, schema_version="each")
-    assert [one["any"] for one in each] == [1, 2, None, None]
-    assert [one["v0"] is None for one in each] == [True, True, False, False]
-
-
-def test_one_as_of_a_time_is_of_the_messages_until_the_next(topic: Topic) -> None:
-    give(topic, 0, "DOUBLE", registered=8 * HOUR, source="http://broker")
-    assert values(topic, schema_version="each")[2] is None
-    give(topic, 0, "INT64", registered=1000)
-    each = values(topic, schema_version="each")
-    assert each[2] == {"v0": 3, "v0_2": None}
-    assert each[3]["v0"] is None
-    assert each[3]["v0_2"] is not None
-
-
 def test_one_that_cannot_be_used_is_an_error_that_names_the_topic(topic: Topic) -> None:
     odd = SchemaVersion(0, SchemaInfo("STRING", b"", {"__charset": "klingon"}), HOUR, source="http://broker")
     SavedSchemas(topic.bucket.raw_store).add(TOPIC, [odd])

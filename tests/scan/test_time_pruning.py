@@ -142,25 +142,23 @@ def read_of(url: str, start: int | None, end: int | None, **options: object) -> 
     return table["entry_id"].to_pylist(), store
 
 
-@for_each(("start", "end"), [(1000, 1010), (None, 30), (2000, None), (0, 5), (2040, 2048)])
-def test_little_is_read_for_a_short_range(large: str, start: int | None, end: int | None) -> None:
+@for_each(
+    ("start", "end", "mib"),
+    [
+        (1000, 1010, 6),
+        (None, 30, 6),
+        (2000, None, 6),
+        (2040, 2048, 6),
+        (0, ENTRIES, 34),
+        (9000, None, 2),
+        (None, -9, 2),
+    ],
+)
+def test_little_is_read_but_the_range(large: str, start: int | None, end: int | None, mib: int) -> None:
     found, store = read_of(large, start, end)
     assert found == list(range(start or 0, ENTRIES if end is None else end))
-    assert store.bytes_read < 6 << 20
-    assert len(store.requests) < 30
-
-
-def test_a_range_of_everything_costs_few_looks(large: str) -> None:
-    found, store = read_of(large, 0, ENTRIES)
-    assert len(found) == ENTRIES
-    assert store.bytes_read < (33 << 20) + (1 << 20)
-
-
-def test_a_range_that_no_message_is_in_is_read_from_one_block(large: str) -> None:
-    for start, end in [(ENTRIES + 1000, None), (None, -1000)]:
-        found, store = read_of(large, start, end)
-        assert found == []
-        assert store.bytes_read < 2 << 20
+    assert store.bytes_read < mib << 20
+    assert len(store.requests) < 30 or mib > 6
 
 
 def entries_of_blocks(times: Sequence[int], **fields: object) -> list[bytes]:
@@ -238,15 +236,6 @@ def test_times_of_another_cluster_cut_nothing_off(tmp_path: Path) -> None:
         folder.mkdir()
         topic = topic_of(put_in_folder(folder, offload(entries, block_size=2000, created_ms=None)))
         assert ids_in(topic, HOURS[2], None) == [i for i in range(6, 27) if i != 3 * block]
-
-
-@pytest.mark.usefixtures("_every_block_is_worth_a_glance")
-def test_metadata_longer_than_a_glance_tells_its_time(tmp_path: Path) -> None:
-    entries = [message(time, producer_name=b"p" * 9000) for time in HOURS for _ in range(3)]
-    url = put_in_folder(tmp_path, offload(entries, block_size=28_000, created_ms=None))
-    bucket, store = counting_bucket(url)
-    assert ids_in(bucket.topic("public/default/orders"), HOURS[4], HOURS[5]) == [12, 13, 14]
-    assert store.bytes_read < 8 * 13_000 + 4 * 28_000
 
 
 def test_the_earlier_parts_of_a_chunked_message_are_read_from_left_out_blocks(tmp_path: Path) -> None:
