@@ -457,18 +457,6 @@ def test_what_was_not_used_for_longest_is_removed_first(folder: Path) -> None:
     assert [path_of(folder, key, 0, 40_000).exists() for key in "abcde"] == [True, False, False, True, True]
 
 
-def test_a_use_is_recorded_and_leaves_the_time_of_writing(folder: Path) -> None:
-    ranges = Ranges(folder)
-    ranges.read("a", 0, 100)
-    path = path_of(folder, "a", 0, 100)
-    for seconds in (120, -120):
-        used = time.time_ns() - seconds * 10**9
-        os.utime(path, ns=(used, 12345))
-        assert ranges.read("a", 0, 100)
-        assert path.stat().st_mtime_ns == 12345, seconds
-        assert 0 <= time.time_ns() - path.stat().st_atime_ns < 60 * 10**9, seconds
-
-
 def test_idle_ranges_are_removed_though_there_is_room(folder: Path) -> None:
     ranges = Ranges(folder)
     for key, days in (("a", 29), ("b", 31), ("c", 20000)):
@@ -491,20 +479,6 @@ def test_a_killed_sweep_is_made_up_for(folder: Path, monkeypatch: pytest.MonkeyP
     Ranges(folder, 100_000).read("b", 0, 100)
     assert (folder / "written").stat().st_size == 0
     assert parts(folder) == []
-
-
-def test_what_is_written_during_a_sweep_counts_for_the_next(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ranges = Ranges(folder)
-    ranges.read("a", 0, 40_000)
-    found = disk_sweep._files
-
-    def read_meanwhile(*arguments: object) -> object:
-        yield from list(found(*arguments))  # type: ignore[arg-type]
-        ranges.read("b", 0, 10_000)
-
-    monkeypatch.setattr(disk_sweep, "_files", read_meanwhile)
-    disk_sweep.sweep(folder, BOUND)
-    assert (folder / "written").stat().st_size == 3
 
 
 def test_files_of_others_are_left_alone(folder: Path) -> None:
@@ -553,16 +527,6 @@ def test_a_disk_that_is_smaller_than_the_bound_is_not_filled(
     assert held(disk / "cache") > 3 << 20
 
 
-def test_a_quota_makes_room_as_a_full_disk_does(folder: Path, never_pause: None) -> None:
-    ranges = Ranges(folder)
-    for at, key in enumerate("abcdefgh"):
-        ranges.read(key, 0, 40_000)
-        age(path_of(folder, key, 0, 40_000), 3600 - at)
-    with mock.patch.object(SealedWriter, "finish", side_effect=OSError(errno.EDQUOT, "quota")):
-        ranges.read("x", 0, 40_000)
-    assert [path_of(folder, key, 0, 40_000).exists() for key in "abcdefgh"] == [False] + [True] * 7
-
-
 def test_files_that_may_not_be_so_large_are_not_kept(folder: Path, never_pause: None) -> None:
     def child() -> None:
         ranges = Ranges(folder)
@@ -590,18 +554,6 @@ def test_a_folder_that_is_read_only_is_read(
         assert not ranges.read("c", 0, 1000)
         ranges.forget("b")
     assert warnings_of(caplog) == [f"byte ranges cannot be kept in {disk}/cache: Read-only file system"]
-
-
-def test_a_folder_that_cannot_be_made_is_reported_once(
-    tmp_path: Path, never_pause: None, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "file").write_bytes(b"mine")
-    ranges = Ranges(tmp_path / "file" / "cache")
-    for _ in range(3):
-        assert not ranges.read("a", 0, 100)
-        ranges.forget("a")
-    assert warnings_of(caplog) == [f"byte ranges cannot be kept in {tmp_path}/file/cache: File exists"]
-    assert (tmp_path / "file").read_bytes() == b"mine"
 
 
 def test_a_folder_that_is_deleted_is_made_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -640,14 +592,3 @@ def test_a_clock_that_jumps_spoils_nothing(year: int, folder: Path, monkeypatch:
     for key in "ab":
         ranges.read(key, 0, 1000)
         assert ranges.read(key, 0, 1000)
-
-
-def test_what_was_used_in_the_future_ages_from_now_on(folder: Path) -> None:
-    ranges = Ranges(folder)
-    for key, seconds in (("a", -900 * DAY), ("b", 3600), ("c", 1800)):
-        ranges.read(key, 0, 40_000)
-        age(path_of(folder, key, 0, 40_000), seconds)
-    began = time.time_ns()
-    disk_sweep.sweep(folder, 105_000)
-    assert [path_of(folder, key, 0, 40_000).exists() for key in "abc"] == [True, False, True]
-    assert began <= path_of(folder, "a", 0, 40_000).stat().st_atime_ns <= time.time_ns()
