@@ -25,13 +25,12 @@ from ledgerfs import Bucket, export_topic, open_bucket
 from ledgerfs.formats.schemas.protobuf_schema import FIELDS_PROPERTY
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.messages.values.decoders import decoder_of
-from ledgerfs.spark.source.spark_types import SparkColumns, Unheld
+from ledgerfs.spark.source.spark_types import SparkColumns
 from ledgerfs.tables.parquet_columns import stored_schema
 from ledgerfs.tables.table_files import write_table
 from tests.support.each import for_each
 from tests.support.json_topics import put, told
 from tests.support.typed_golden import plain
-from tests.support.typed_json import slow_json
 from tests.support.value_types import AVRO, LONG, PROTOBUF, arrow_values, bucket_of_every_type, primitive_cases
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "reference" / "value-types.md"
@@ -284,57 +283,6 @@ def test_parquet_is_read_back(every_type: Bucket, topic: str, tmp_path: Path) ->
             assert plain(made.cast(one.type)) == stored_plain(expected), (reader, one)
 
 
-@for_each("topic", TOPICS)
-def test_streams_are_read_as_they_are(every_type: Bucket, topic: str) -> None:
-    """Without a file: what takes Arrow."""
-    whole = scanned(every_type, topic)
-    held = whole.select([one.name for one in whole.schema if not pa.types.is_decimal256(one.type)])
-    scan = every_type.topic(f"public/types/{topic}").scan(["value"], values="typed", flatten=True)
-    frame = pa.Table.from_pandas(scan.to_pandas(types_mapper=pd.ArrowDtype), preserve_index=False)
-    for made, expected in (
-        (frame, whole),
-        (pl.DataFrame(held).to_arrow(), held),
-        (duckdb.from_arrow(held).to_arrow_table(), held),
-    ):
-        for one in expected.schema:
-            assert plain(made[one.name].combine_chunks().cast(one.type)) == plain(
-                expected[one.name].combine_chunks()
-            ), one
-
-
-@for_each("topic", TOPICS)
-def test_json_lines_and_csv_are_read_back(every_type: Bucket, topic: str, tmp_path: Path) -> None:
-    whole = scanned(every_type, topic)
-    for kind in ("jsonl", "csv"):
-        folder = tmp_path / topic / kind
-        export_topic(
-            every_type.topic(f"public/types/{topic}"), folder, kind, columns=["value"], values="typed", flatten=True
-        )
-    (lines,), (table,) = ((tmp_path / topic / kind).glob(f"*.{kind}") for kind in ("jsonl", "csv"))
-    objects = [json.loads(line) for line in lines.read_text().splitlines()]
-    by_polars = pl.read_csv(table, infer_schema=False)
-    by_pandas = pd.read_csv(table, dtype=str, keep_default_na=False)
-    for one in whole.schema:
-        column = whole[one.name].combine_chunks()
-        name = f"{one.name}_base64" if is_bytes(one.type) else one.name
-        texts = slow_json(column)
-        expected = [None if text is None else json.loads(text) for text in texts]
-        assert [row.get(name) for row in objects] == expected, one
-        cells = [as_cell(value, text) for value, text in zip(expected, texts, strict=True)]
-        assert by_polars[name].fill_null("").to_list() == by_pandas[name].tolist() == cells, one
-
-
-def is_bytes(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind))
-
-
-def as_cell(value: Any, text: str | None) -> str:
-    """Return what CSV has of a value: strings as they are, everything else as JSON."""
-    if text is None:
-        return ""
-    return value if isinstance(value, str) else text
-
-
 def stored_plain(array: pa.Array) -> list[Any]:
     """Return values as Parquet has them: true for structs without fields."""
     empty = pa.types.is_struct(array.type) and not array.type.num_fields
@@ -342,48 +290,3 @@ def stored_plain(array: pa.Array) -> list[Any]:
 
 
 # What the page says that a library cannot hold.
-
-
-@pytest.fixture
-def wide_decimals(tmp_path: Path) -> Path:
-    path = tmp_path / "x.parquet"
-    batch = pa.RecordBatch.from_arrays([pa.array([LONG], pa.decimal256(40, 2))], ["x"])
-    path.write_bytes(written(batch, "parquet"))
-    return path
-
-
-def test_wide_decimals_are_whole_in_pandas_alone(wide_decimals: Path) -> None:
-    table = pq.read_table(wide_decimals)
-    assert pd.read_parquet(wide_decimals)["x"].tolist() == [LONG]
-    with pytest.raises(pl.exceptions.InvalidOperationError, match="precision must be between 1 and 38"):
-        pl.read_parquet(wide_decimals)
-    with pytest.raises(BaseException, match="Int256"):  # of pyo3, and no Exception
-        pl.DataFrame(table)
-    assert duckdb.sql(f"from '{wide_decimals}'").fetchall() == [(float(LONG),)]
-    with pytest.raises(duckdb.NotImplementedException, match="Decimal"):
-        duckdb.from_arrow(table)
-    form = SparkColumns.of(table.schema)
-    (batch,) = table.to_batches()
-    assert form.of_batch(batch, Unheld("t"))["x"].to_pylist() == [str(LONG)]
-
-
-def test_large_integers_beside_nulls_are_whole_with_arrows_types_in_pandas() -> None:
-    file = written(pa.RecordBatch.from_arrays([pa.array([2**63 - 1, None])], ["x"]), "parquet")
-    assert pd.read_parquet(io.BytesIO(file))["x"][0] == float(2**63)
-    assert pd.read_parquet(io.BytesIO(file), dtype_backend="pyarrow")["x"][0] == 2**63 - 1
-
-
-def test_nanoseconds_of_a_day_need_arrows_types_in_pandas() -> None:
-    file = written(pa.RecordBatch.from_arrays([pa.array([1], pa.time64("ns"))], ["x"]), "parquet")
-    with pytest.raises(pa.ArrowInvalid, match="non-zero nanoseconds"):
-        pd.read_parquet(io.BytesIO(file))
-    assert pd.read_parquet(io.BytesIO(file), dtype_backend="pyarrow")["x"].dtype == pd.ArrowDtype(pa.time64("ns"))
-
-
-def test_structs_that_pandas_wrote_need_arrows_types_in_pandas(tmp_path: Path) -> None:
-    table = pa.table({"x": pa.array([{"a": 1}, None])})
-    table.to_pandas(types_mapper=pd.ArrowDtype).to_parquet(tmp_path / "x.parquet")
-    with pytest.raises(TypeError, match="not understood"):
-        pd.read_parquet(tmp_path / "x.parquet")
-    again = pd.read_parquet(tmp_path / "x.parquet", dtype_backend="pyarrow")
-    assert pa.Table.from_pandas(again)["x"].combine_chunks() == table["x"].combine_chunks()
