@@ -166,11 +166,6 @@ def test_bytes_that_are_no_message_are_corrupt(data):
     assert (caught.value.key, caught.value.offset) == ("object", 32)
 
 
-def test_empty_message_is_corrupt():
-    with pytest.raises(CorruptMetadataError, match="lacks its"):
-        parse_ledger_metadata(b"")
-
-
 @settings(deadline=None, max_examples=150)
 @given(st.binary(max_size=100), st.integers(0, 60), st.integers(0, 60))
 def test_arbitrary_bytes_raise_nothing_else(data, at, end):

@@ -48,19 +48,6 @@ def test_a_schema_is_of_messages_from_shortly_before_it_on() -> None:
     assert places([], 0, HOUR) == [REUSED, REUSED]
 
 
-def test_of_two_schemas_of_one_number_the_time_tells() -> None:
-    two = [version(0, "a", HOUR), version(0, "b", 5 * HOUR)]
-    times = (0, HOUR, 5 * HOUR - SLACK - 1, 5 * HOUR - SLACK, 5 * HOUR - 1, 5 * HOUR, 9 * HOUR)
-    assert places(two, *times) == [REUSED, 0, 0, AMBIGUOUS, AMBIGUOUS, 1, 1]
-    # Equal schemas are no riddle.
-    assert places([two[0], replace(two[0], timestamp_ms=5 * HOUR)], *times) == [REUSED, 0, 0, 0, 0, 1, 1]
-    assert places([version(0, "a", HOUR), version(0, "b", HOUR + 1)], HOUR - 1, HOUR, HOUR + 1) == [
-        AMBIGUOUS,
-        AMBIGUOUS,
-        1,
-    ]
-
-
 def test_of_two_schemas_of_one_number_and_one_time_none_is_taken() -> None:
     """They are of two clusters."""
     one, other, later = version(0, "a", HOUR), version(0, "b", HOUR), version(0, "a", 5 * HOUR)
@@ -74,12 +61,6 @@ def test_of_two_schemas_of_one_number_and_one_time_none_is_taken() -> None:
     assert TopicSchemas.of(texts).versions == (texts[1],)
     mine = by_hand(0, registered=HOUR)
     assert TopicSchemas.of([one, other, mine]).versions == (mine,)
-
-
-def test_between_two_riddles_are_messages_that_are_none() -> None:
-    known = [version(0, "a", HOUR), version(0, "b", 2 * HOUR), version(0, "a", 3 * HOUR)]
-    times = (2 * HOUR - 1, 2 * HOUR, 3 * HOUR - 1)
-    assert places(known, *times) == [AMBIGUOUS, 1, AMBIGUOUS]
 
 
 @given(

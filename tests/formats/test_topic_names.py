@@ -209,23 +209,6 @@ def test_no_two_names_share_a_directory_or_lie_in_each_other(names):
         assert one[:shorter] != other[:shorter]
 
 
-@quick
-@given(entities, entities, local_names.filter(lambda local: "/" not in local))
-def test_topic_leads_back_to_its_managed_ledger(tenant, namespace, local):
-    name = f"{tenant}/{namespace}/persistent/{encode_topic(local)}"
-    assert topic_of(name) == f"persistent://{tenant}/{namespace}/{local}"
-    assert managed_ledger_of(topic_of(name)) == name
-    assert managed_ledger_of(f"{tenant}/{namespace}/{local}") == name
-
-
-@quick
-@given(entities, entities, entities, local_names)
-def test_legacy_topic_leads_back_to_its_managed_ledger(tenant, cluster, namespace, local):
-    name = f"{tenant}/{cluster}/{namespace}/persistent/{encode_topic(local)}"
-    assert topic_of(name) == f"persistent://{tenant}/{cluster}/{namespace}/{local}"
-    assert managed_ledger_of(topic_of(name)) == name
-
-
 @for_each(
     ("topic", "name"),
     [
@@ -253,25 +236,16 @@ def test_topics_and_their_short_forms_name_a_managed_ledger(topic, name):
     "topic",
     [
         "",
-        "/",
-        "//",
         "a/b",
-        "a/b/",
-        "/b/c",
         "a//c",
         "persistent://",
-        "persistent://c",
         "persistent://a/b",
-        "persistent://a/b/",
-        "persistent:///b/c",
         "persistent://a//c",
-        "persistent://a/b/c/",
         "://a/b/c",
         "non-persistent://a/b/c",
         "Persistent://a/b/c",
         "https://a/b/c",
         "persistent://a b/c/d",
-        "persistent://a/b%2Fc/d",
         "persistent://ü/b/c",
         "persistent://a/b\n/c",
         "a\0/b/c",
@@ -328,37 +302,14 @@ def test_directories_of_topics_name_their_managed_ledger(directory, name):
     "directory",
     [
         (),
-        ("a",),
         ("a", "b"),
         ("a", "b", "c", "d"),
-        ("_other", "b", "c"),
-        ("_unknown", "b", "c"),
         ("_other", "a%2Fb"),
         ("_unknown",),
-        ("", "b", "c"),
-        ("a", "", "c"),
-        ("a", "b", ""),
-        (".", "b", "c"),
         ("a", "..", "c"),
-        ("a", "b", "."),
-        ("a", "b", "%2e"),
-        ("a", "b", "%252E%"),
-        ("a", "b", "a%2Fb"),
-        ("a", "b%2fc", "d"),
-        ("a", "b%2F", "d"),
-        ("a", "%2Fb", "d"),
         ("a", "b%2Fc%2Fd", "e"),
-        ("a%2Fb", "c", "d"),
-        ("a", "b c", "d"),
-        ("a", "ü", "d"),
-        ("a", "b", "ü"),
         ("a", "b", "x y"),
-        ("a", "b", "%20"),
-        ("a", "b", "%FF"),
-        ("a", "b", "%"),
-        ("a", "b", "c/d"),
         ("a", "b", "\udcff"),
-        ("a", "\udcff", "c"),
         ("a", "b", "c\n"),
     ],
 )
@@ -379,9 +330,18 @@ def test_an_invalid_directory_is_told_how_it_is_written(encoded, meant):
 
 @quick
 @given(entities, st.none() | entities, entities, local_names)
-def test_the_directory_of_any_topic_leads_back_to_it(tenant, cluster, namespace, local):
-    parts = [tenant, namespace] if cluster is None else [tenant, cluster, namespace]
+def test_all_spellings_of_any_topic_lead_back_to_it(tenant, cluster, namespace, local):
+    if cluster is None:
+        parts, local = [tenant, namespace], local.replace("/", "-")
+        assert (
+            managed_ledger_of(f"{tenant}/{namespace}/{local}")
+            == f"{tenant}/{namespace}/persistent/{encode_topic(local)}"
+        )
+    else:
+        parts = [tenant, cluster, namespace]
     name = "/".join([*parts, "persistent", encode_topic(local)])
+    assert topic_of(name) == f"persistent://{'/'.join(parts)}/{local}"
+    assert managed_ledger_of(topic_of(name)) == name
     if parse_managed_ledger_name(name) is not None:
         assert managed_ledger_in(directory_of(name)) == name
 

@@ -207,14 +207,6 @@ def test_places_of_their_own(tmp_path: Path, s3: S3Server, s3_bucket: str) -> No
         saved_schemas_at(str(tmp_path / "nowhere")).all_versions()
 
 
-def test_names_longer_than_file_systems_take(tmp_path: Path) -> None:
-    saved = saved_schemas_at(str(tmp_path))
-    topics = [f"persistent://public/default/{'å' * 200}{end}" for end in "ab"]
-    for topic, version in zip(topics, (OLD, NEW), strict=True):
-        saved.add(topic, [version])
-    assert saved.all_versions() == {topics[0]: (OLD,), topics[1]: (NEW,)}
-
-
 def test_what_has_no_schemas_is_no_topic(tmp_path: Path) -> None:
     for name in ("", "_other/b/c", "non-persistent://a/b/c", "some ledger/with/persistent/%zz"):
         with pytest.raises(InvalidNameError):
