@@ -283,16 +283,6 @@ def test_buckets_are_told_apart_by_endpoint_and_not_by_secrets(monkeypatch: pyte
     assert told(session=object()) is None
 
 
-def test_a_changed_catalog_is_written_at_once(bucket_folder: Path) -> None:
-    cost(bucket_folder)
-    (bucket_folder / "foreign").write_bytes(b"")
-    first = opened(bucket_folder)[0].catalog
-    assert opened(bucket_folder, HOUR)[0].catalog.others == first.others
-    (bucket_folder / f"{made(1).uuid}-ledger-1").unlink()
-    cost(bucket_folder)
-    assert opened(bucket_folder, HOUR)[0].catalog.lost.size == 1
-
-
 def test_a_kept_catalog_in_a_folder_that_became_read_only_is_used(
     bucket_folder: Path, catalogs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -429,17 +429,6 @@ def test_a_forked_child_goes_on_by_itself(folder: Path) -> None:
 # The bound
 
 
-def test_the_bound_is_kept(folder: Path) -> None:
-    ranges = Ranges(folder, 2_000_000)
-    for start in range(0, 6_000_000, 50_000):
-        ranges.read("a", start, start + 50_000)
-        assert held(folder) <= 2_000_000
-    assert held(folder) > 1_500_000
-    newest = [start for start in range(0, 6_000_000, 50_000) if path_of(folder, "a", start, start + 50_000).exists()]
-    assert newest[-1] == 5_950_000
-    assert len(newest) > 25
-
-
 def test_what_is_too_large_for_the_folder_is_not_kept(folder: Path) -> None:
     for bound, size, is_kept in ((400_000, 100_001, False), (400_000, 100_000, True), (0, 1, False)):
         where = folder / f"{bound} {size}"

@@ -100,30 +100,3 @@ def test_lock_still_excludes_threads_in_the_child():
 
     with held_by_another_thread(lock):
         assert status_in_child(child, HANGING) == 0
-
-
-def test_two_threads_of_a_child_that_take_it_first_exclude_each_other(monkeypatch):
-    """The second thread comes while the first is about to replace the parent's lock, if it does so when it takes it."""
-    lock = ForkLock()
-    held, let_go = threading.Event(), threading.Event()
-
-    def hold():
-        with lock:
-            held.set()
-            let_go.wait(HANGING)
-
-    rival = threading.Thread(target=hold, daemon=True)
-    make_lock = threading.RLock
-
-    def make_lock_slowly():
-        if rival.ident is None:
-            rival.start()
-            held.wait(timeout=0.2)
-        return make_lock()
-
-    def child():
-        monkeypatch.setattr(threading, "RLock", make_lock_slowly)
-        with lock:
-            assert not held.is_set()
-
-    assert status_in_child(child, HANGING) == 0

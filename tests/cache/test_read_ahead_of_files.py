@@ -155,17 +155,6 @@ def test_the_second_visit_nearby_costs_one_small_read_and_what_is_kept_none(url:
     assert store.data_requests == []
 
 
-def test_a_pass_teaches_about_one_place_a_mebibyte(url: str) -> None:
-    ledger, store = remote_ledger(url, budget=0)
-    for _ in ledger.batches(0, ledger.last_entry):
-        pass
-    assert 30 <= len(ledger.places.learned) <= 80  # type: ignore[attr-defined]
-    store.clear()
-    ledger.read(33_333, 33_333)
-    assert store.bytes_asked <= 1.3 * MIB
-    assert len(store.data_requests) == 1
-
-
 def test_a_place_that_was_learned_wrong_yields_no_wrong_bytes(url: str) -> None:
     ledger, _ = remote_ledger(url)
     ledger.places.learned.learn(20_000, 20_000 * 1036 + 5)  # type: ignore[attr-defined]

@@ -20,7 +20,6 @@ from ledgerfs.errors import (
 )
 from ledgerfs.formats.pulsar_blob.object_names import KeyKind
 from ledgerfs.formats.uuid_halves import uuid_from_halves, uuid_halves
-from ledgerfs.layouts.pulsar_blob.columns import match_rows
 from ledgerfs.layouts.pulsar_blob.index_digests import IndexDigests
 from ledgerfs.layouts.pulsar_blob.remains import remains_of
 from ledgerfs.storage.objects import ReadRequest
@@ -165,18 +164,6 @@ def test_etags_that_are_no_digests_cost_one_more_read(tmp_path: Path) -> None:
     assert len(asked) == 1
 
 
-def test_a_hundred_thousand_ledgers_are_a_table_of_columns() -> None:
-    table = np.zeros(100_000, LEDGER)
-    table["uuid_low"] = table["ledger_id"] = np.arange(table.size)
-    table["name"] = table["ledger_id"] % 1000
-    table["last_entry"], table["length"] = 9, 2**40
-    catalog = Catalog.of([f"a/b/persistent/{i}" for i in range(1000)], table)
-    assert catalog.ledgers.nbytes < 26 << 20
-    assert [topic.bytes for topic in catalog.topics()] == [100 * 2**40] * 1000
-    assert catalog.find(77_777).managed_ledger == "a/b/persistent/777"
-    assert [ref.ledger_id for ref in catalog.refs_of("a/b/persistent/5")][:3] == [5, 1005, 2005]
-
-
 def test_sums_of_hostile_lengths_do_not_wrap(tmp_path: Path) -> None:
     table = np.zeros(4, LEDGER)
     table["ledger_id"] = np.arange(4)
@@ -184,18 +171,6 @@ def test_sums_of_hostile_lengths_do_not_wrap(tmp_path: Path) -> None:
     catalog = Catalog.of(["a/b/persistent/c"], table)
     assert catalog.topics()[0].bytes == 4 * (2**63 - 100)
     assert catalog.topics()[0].entries == 4 * (2**59 + 1)
-
-
-def test_rows_are_matched_by_uuid_and_ledger() -> None:
-    rng = np.random.default_rng(3)
-    left, right = np.zeros(500, LEDGER), np.zeros(400, LEDGER)
-    for table in (left, right):
-        keys = rng.permutation(1000)[: table.size]
-        table["uuid_high"], table["uuid_low"], table["ledger_id"] = keys % 3, keys % 7, keys
-    expected = [next((i for i, row in enumerate(right) if row["ledger_id"] == one["ledger_id"]), -1) for one in left]
-    assert match_rows(left, right).tolist() == expected
-    assert match_rows(left[:0], right).size == 0
-    assert match_rows(left, right[:0]).tolist() == [-1] * 500
 
 
 @settings(deadline=None, max_examples=80)

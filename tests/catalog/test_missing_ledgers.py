@@ -528,21 +528,6 @@ def test_commands_say_it_and_exit_with_1(half: LossyBucket, tmp_path: Path) -> N
     assert b"2.entries" in run_on(half, "ls", "-l", half.url, f"entries/{DIRECTORY}").stdout
 
 
-def test_commands_warn_once_of_what_nobody_can_place(bucket: LossyBucket) -> None:
-    bucket.put(FIRST)
-    bucket.put(ledger(9, name=OTHER_NAME), name=OTHER_NAME)
-    bucket.put_object(key_of(SECOND, "-index"), b"nonsense", None)
-    for command in (
-        ("count", bucket.url),
-        ("head", bucket.url, TOPIC),
-        ("topics", bucket.url),
-    ):
-        done = run_on(bucket, *command)
-        assert done.stderr.count(b"nobody can tell the topic") == 1, command
-    (told, _) = json.loads(run_on(bucket, "topics", bucket.url, "--json").stdout)
-    assert told["unplaced_in_bucket"] == 1
-
-
 def test_cat_says_it_too(half: LossyBucket) -> None:
     """The command needs a file as its output, so it runs in a process of its own."""
     done = run_process("cat", half.url, f"jsonl/{DIRECTORY}/2.jsonl", code=1, env=half.env)

@@ -21,7 +21,6 @@ from ledgerfs.errors import (
 )
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.scan.json_documents import InferredType
-from ledgerfs.scan.scan import Scan
 from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.json_topics import NAME, entry, ledger, put, told
@@ -104,13 +103,6 @@ def test_names_with_a_nul_stay_different_where_rows_go_to_other_libraries(
     assert pa.table(given) == table
     with pytest.raises(InvalidSchemaError, match="a NUL in names of fields"):
         topic.scan(values="json", schema_version=pa.struct([("price\0", pa.int64())]))
-
-
-def test_nothing_is_read_for_columns_without_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    topic = topic_of(tmp_path, *ORDERS)
-    monkeypatch.setattr(Scan, "_read", lambda *_: pytest.fail("something is read"))
-    assert topic.scan(["key", "entry_id"], values="json").schema.names == ["key", "entry_id"]
-    assert topic.scan(values="json", schema_version=ALL).schema.field("value").type == ALL
 
 
 def in_transaction(number: int, transaction: int, document: object, **fields: object) -> bytes:

@@ -3,8 +3,9 @@
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, date, datetime, timedelta, timezone
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,12 @@ from ledgerfs.errors import CorruptLedgerError, CorruptMessageError, InvalidOpti
 from ledgerfs.export.export import export_topic
 from ledgerfs.fsspec_impl.filesystem import LedgerFileSystem
 from ledgerfs.messages.decode.chunks import Incomplete
-from ledgerfs.messages.decode.entries import Skipped
+from ledgerfs.messages.decode.entries import DecodeOptions, Skipped
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord
 from ledgerfs.scan import message_by_id
 from ledgerfs.scan import scan as scan_module
+from ledgerfs.scan.message_by_id import read_message
 from ledgerfs.scan.options import (
     SCAN_OPTIONS,
     MessageOptions,
@@ -136,17 +138,6 @@ def test_a_damaged_record_leaves_out_the_rest_of_its_block(tmp_path_factory, ent
     assert skipped.reason
     with pytest.raises(CorruptLedgerError):
         topic.scan().to_table()
-
-
-def test_a_ledger_that_is_cut_leaves_out_what_is_not_there(tmp_path):
-    made, _ = blocks(tmp_path)
-    topic = topic_of(tmp_path, replace(made, data=made.data[: len(made.data) // 2]))
-    scan = topic.scan(on_corrupt="skip")
-    left = [entry for _, entry in ids_of(scan.to_table())]
-    assert left == list(range(len(left)))
-    assert 4 <= len(left) < 8
-    lost = [i for one in scan.skipped for i in range(one.first_entry, one.last_entry + 1)]
-    assert lost == list(range(len(left), 10))
 
 
 def test_the_ledger_that_pulsar_lost_is_told_of(truncated_url):
@@ -355,6 +346,20 @@ def test_unknown_columns_choices_and_times_are_told_at_once(tmp_path):
     ]:
         with pytest.raises(InvalidOptionError, match=word):
             open_bucket(str(tmp_path), scan_options=options)
+
+
+def defaults_of(function):
+    """Return the default of each argument that is given by its name only."""
+    return {name: one.default for name, one in signature(function).parameters.items() if one.kind is one.KEYWORD_ONLY}
+
+
+def test_functions_of_a_topic_have_the_defaults_of_a_scan():
+    made = {one.name: one.default for one in fields(DecodeOptions)} | defaults_of(make_scan)
+    of_scan = defaults_of(Topic.scan)
+    assert [name for name in of_scan.keys() & made.keys() if of_scan[name] != made[name]] == []
+    assert defaults_of(Topic.count) == {name: of_scan[name] for name in SCAN_OPTIONS[1:]}
+    of_message = {name: of_scan[name] for name in MessageOptions.__annotations__}
+    assert defaults_of(Topic.message) == defaults_of(read_message) == of_message
 
 
 def test_every_option_of_a_topic_is_handed_on(tmp_path, monkeypatch):

@@ -181,15 +181,6 @@ def test_a_writer_holds_no_more_than_four_blocks() -> None:
     assert left < BLOCK >> 2
 
 
-def test_nothing_is_asked_of_a_store_for_an_upload_that_nobody_begins() -> None:
-    store = StandIn()
-    upload = S3Upload(store, "a", {}, PART)
-    upload.write(b"some bytes of the first part")
-    upload.abort()
-    upload.abort()
-    assert store.requests == []
-
-
 def test_what_is_aborted_sends_no_more_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ledgerfs.storage.s3.upload._PATIENCE_SECONDS", 0.05)
     store = StandIn()
