@@ -23,7 +23,7 @@ from ledgerfs.fsspec_impl.filesystem import LedgerFileSystem
 from ledgerfs.fuse_mount.operations import UNREADABLE_BYTES, MountedBucket, MountOptions
 from ledgerfs.layouts.pulsar_blob import gaps
 from ledgerfs.repair import plan_repair
-from ledgerfs.storage.objects import ObjectHead, ObjectStat
+from ledgerfs.storage.objects import ObjectHead
 from ledgerfs.verification import verify
 from ledgerfs.vfs.tree import tree_of
 from ledgerfs_cluster.recovery.planning import plan_each
@@ -31,7 +31,7 @@ from tests.support.invoked import Done, run
 from tests.support.lacking import OTHER, OTHER_NAME, TOPIC, LossyBucket, key_of, ledger, lossy_s3
 from tests.support.matrix import ENTRIES, make_ledger, small_parts
 from tests.support.s3 import Fault, FaultProxy, S3Server
-from tests.support.stores import CountingStore
+from tests.support.stores import LateStore
 from tests.support.tries import without_pauses
 
 MESSAGES = 20
@@ -279,28 +279,11 @@ def test_an_export_writes_the_file_once_the_store_allows_it(
         assert (out / "1.jsonl").stat() == first
 
 
-class _Hiding(CountingStore):
-    """Lists without some objects, as pages of a listing are of different moments, and refuses to answer for these."""
-
-    hidden: tuple[str, ...] = ()
-    is_refusing = True
-
-    def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
-        for page in self.store.list_pages(prefix):
-            yield [stat for stat in page if stat.key not in self.hidden]
-
-    def head(self, key: str) -> ObjectHead:
-        if key in self.hidden and self.is_refusing:
-            raise ArchivedObjectError("the object is archived", key=key)
-        found: ObjectHead = self.store.head(key)
-        return found
-
-
 def test_data_that_was_not_listed_is_not_lost_when_head_is_refused(
     place: LossyBucket, tmp_path: Path, old: None
 ) -> None:
-    store = _Hiding(place.open().raw_store)
-    store.hidden = (DATA,)
+    store = LateStore(place.open().raw_store)
+    store.unlisted, store.is_refusing = (DATA,), True
 
     def opened(**options: Any) -> Bucket:
         return Bucket(store, str(tmp_path), identity="s3://of-this-test", **options)  # type: ignore[arg-type]
@@ -323,7 +306,7 @@ def test_data_that_was_not_listed_is_not_lost_when_head_is_refused(
 def test_data_of_unknown_topic_is_an_error_when_head_is_refused(place: LossyBucket) -> None:
     orphan = ledger(7, messages=MESSAGES)
     place.put_object(key_of(orphan), orphan.data)
-    store = _Hiding(place.open().raw_store)
+    store = LateStore(place.open().raw_store)
     bucket = Bucket(store)  # type: ignore[arg-type]
     assert ids_in(bucket) == [1, 2, 3]
 

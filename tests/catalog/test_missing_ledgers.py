@@ -27,7 +27,6 @@ from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.layouts.pulsar_blob import gaps
 from ledgerfs.layouts.pulsar_blob.remains import remains_of
 from ledgerfs.repair import plan_repair
-from ledgerfs.storage.objects import ObjectStat
 from ledgerfs.verification import Severity, verify
 from ledgerfs.vfs.tree import tree_of
 from tests.support.commands import run as run_process
@@ -45,7 +44,7 @@ from tests.support.lacking import (
 )
 from tests.support.ledgers import CREATED_MS, Offload
 from tests.support.s3 import S3Server
-from tests.support.stores import CountingStore
+from tests.support.stores import LateStore
 
 VIEWS = {"entries": "entries", "jsonl": "jsonl", "arrow": "arrow", "parquet": "parquet", "info": "json"}
 DIRECTORY = "public/default/orders"
@@ -411,25 +410,8 @@ def test_two_clusters_may_have_the_same_id(s3_place: LossyBucket, old: None, qui
         opened.topic(OTHER).count()
 
 
-class _LateStore(CountingStore):
-    """Lists the objects of an earlier moment, as pages of a listing are of different ones."""
-
-    unlisted: tuple[str, ...] = ()
-    listed_still: tuple[ObjectStat, ...] = ()
-    heads = 0
-
-    def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
-        for page in self.store.list_pages(prefix):
-            yield [stat for stat in page if stat.key not in self.unlisted]
-        yield list(self.listed_still)
-
-    def head(self, key: str) -> Any:
-        self.heads += 1
-        return self.store.head(key)
-
-
-def late_store(bucket: LossyBucket) -> tuple[Bucket, _LateStore]:
-    store = _LateStore(bucket.open().raw_store)
+def late_store(bucket: LossyBucket) -> tuple[Bucket, LateStore]:
+    store = LateStore(bucket.open().raw_store)
     return Bucket(store), store  # type: ignore[arg-type]
 
 

@@ -3,10 +3,9 @@
 import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.model.machine import NothingIsLost, StoreRefuses, TwoBuckets
+from tests.model.machine import NothingIsLost, StoreRefuses, TwoBuckets, ValuesAreTrue
 from tests.model.places import Folder, Place, S3Bucket
 from tests.model.schema_acts import numbers_told
-from tests.model.schema_machine import ValuesAreTrue
 from tests.model.searching import searching
 from tests.model.writing import one_after_another
 from tests.support.s3 import S3Server

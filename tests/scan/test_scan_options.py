@@ -333,6 +333,8 @@ def test_unknown_columns_choices_and_times_are_told_at_once(tmp_path):
         ({"start_time": -5}, "not a time from 2010 to 2200"),
         ({"order": "key"}, "order='key': one of partition, publish_time"),
         *(({name: value}, name) for name in ("include_markers", "check_checksums") for value in ("false", "", None, 1)),
+        *(({"clock_slack_ms": value}, "clock_slack_ms") for value in (-1, 1.5, "1", None, True)),
+        *(({"max_message_bytes": value}, "max_message_bytes") for value in (0, -1, 1.5, True, "5 MiB", None)),
     ]:
         with pytest.raises(InvalidOptionError, match=word):
             topic.scan(**options)

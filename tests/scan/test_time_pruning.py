@@ -294,10 +294,3 @@ def test_the_earlier_parts_of_a_chunked_message_are_read_from_left_out_blocks(tm
     # What waits where the range ends is not told: the topic goes on.
     scan = topic.scan(["value"], end_time=HOURS[4], clock_slack_ms=0)
     assert (scan.to_table().num_rows, scan.incomplete, scan.is_final) == (0, [], True)
-
-
-def test_a_slack_that_is_no_number_of_milliseconds_is_told(tmp_path: Path) -> None:
-    topic = topic_of(put_in_folder(tmp_path, offload([message(CREATED_MS)])))
-    for wrong in (-1, 1.5, "1", None, True):
-        with pytest.raises(OSError, match="clock_slack_ms"):
-            topic.scan(clock_slack_ms=wrong)

@@ -236,11 +236,6 @@ def test_an_answer_that_is_lost_loses_no_schema(
     assert fault.times == 0
 
 
-def make_bucket(store: RawStore) -> None:
-    for key, data in offload([b"x", b"y"]).objects.items():
-        store.writes.put(key, data, {})
-
-
 @for_each("layout", ["auto", "pulsar_blob", "mapfile"])
 def test_they_are_no_foreign_keys_no_damage_and_no_ledgers(tmp_path: Path, layout: str) -> None:
     folder = tmp_path / layout
@@ -279,7 +274,8 @@ def test_ledgers_in_folders_of_that_name_are_still_read(tmp_path: Path, golden_m
 
 def test_copies_and_repairs_leave_them_alone(s3: S3Server, s3_bucket: str, tmp_path: Path) -> None:
     store = open_store(fsspec.filesystem("s3", **s3.options), s3_bucket)
-    make_bucket(store)
+    for key, data in offload([b"x", b"y"]).objects.items():
+        store.writes.put(key, data, {})
     saved = SavedSchemas(store)
     saved.add(TOPIC, [OLD, NEW])
     bucket = open_bucket(f"s3://{s3_bucket}", s3.options)

@@ -19,7 +19,6 @@ from ledgerfs.errors import (
     AccessDeniedError,
     ArchivedObjectError,
     BucketNotFoundError,
-    ExpiredCredentialsError,
     LedgerfsError,
 )
 from ledgerfs.export.export import export_topic
@@ -294,15 +293,10 @@ def test_the_error_names_what_the_options_lack_and_with_them_all_is_read(
 
 
 class CredentialsFile:
-    """``~/.aws/credentials``, which is rewritten while a bucket is open; `refuses` knows the newest access key only.
+    """``~/.aws/credentials``, which is rewritten while a bucket is open; `refuses` knows the newest access key only."""
 
-    From request number ``after`` on, requests with another key are refused.
-    """
-
-    def __init__(self, path: Path, after: int = 0) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self.after = after
-        self.requests = 0
         self.accepted = ""
         self.write("first")
 
@@ -312,11 +306,10 @@ class CredentialsFile:
         self.accepted = access_key
 
     def refuses(self, request: Request) -> Refusal | None:
-        self.requests += 1
         is_known = (
             request.access_key == self.accepted and request.headers["x-amz-security-token"] == f"of-{self.accepted}"
         )
-        return None if is_known or self.requests <= self.after else EXPIRED
+        return None if is_known else EXPIRED
 
 
 @pytest.fixture
@@ -346,20 +339,6 @@ def test_the_hand_signed_get_is_signed_with_the_new_credentials(credentials: Cre
             last = odd.seen[-1]
             assert last.access_key == access_key
             assert "amz-sdk-invocation-id" not in last.headers, "botocore's client has sent it"
-
-
-@pytest.mark.long
-def test_a_token_that_ends_while_a_bucket_is_listed(
-    credentials: CredentialsFile, some: Path, truth: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    credentials.after, credentials.accepted = 8, "second"
-    with OddS3.of_golden(some, refuses=credentials.refuses) as odd:
-        ways = Ways("s3://tier", {"endpoint_url": odd.endpoint}, tmp_path / "out")
-        with pytest.raises(ExpiredCredentialsError, match="renew the credentials"):
-            ways.bucket.topics()
-        monkeypatch.setattr("ledgerfs.storage.s3.credentials_renewal._SECONDS_BETWEEN", 0.0)
-        credentials.write("second")
-        assert ways.outcomes() == truth
 
 
 ARN = "arn:aws:s3:us-east-1:123456789012:accesspoint"

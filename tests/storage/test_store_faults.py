@@ -150,12 +150,6 @@ def test_a_range_that_is_ignored_is_not_even_read(faulty: Faulty) -> None:
         assert store.traffic.stats().bytes_received == 0
 
 
-def test_a_body_that_comes_slowly_but_steadily_is_waited_for(faulty: Faulty) -> None:
-    store = faulty(Fault("slow"))
-    assert store.read(ReadRequest("a", 0, len(BODY))) == BODY
-    assert store.traffic.stats().requests == 1
-
-
 @for_each(("status", "error", "heads"), [("404", ObjectNotFoundError, 1), ("403", AccessDeniedError, 2)])
 def test_refusals_are_told_at_once(
     status: str, error: type[LedgerfsError], heads: int, faulty: Faulty, proxy: FaultProxy
