@@ -226,7 +226,8 @@ def test_an_object_is_known_by_its_parts_or_by_what_the_store_called_it(encrypts
     fill(upload, 3, last=100)
     assert upload.complete().size == 2 * PART + 100
     upload.abort()
-    assert "abort_multipart_upload" not in store.requests
+    # Without an answer the store may still hold the upload.
+    assert ("abort_multipart_upload" in store.requests) != is_answered
 
 
 def test_an_object_of_somebody_else_is_not_taken_for_ours_where_nothing_tells_them_apart() -> None:
