@@ -20,6 +20,7 @@ from ledgerfs.errors import (
 )
 from ledgerfs.formats.pulsar_blob.object_names import KeyKind
 from ledgerfs.formats.uuid_halves import uuid_from_halves, uuid_halves
+from ledgerfs.layouts.pulsar_blob.columns import match_rows
 from ledgerfs.layouts.pulsar_blob.index_digests import IndexDigests
 from ledgerfs.layouts.pulsar_blob.remains import remains_of
 from ledgerfs.storage.objects import ReadRequest
@@ -171,6 +172,18 @@ def test_sums_of_hostile_lengths_do_not_wrap(tmp_path: Path) -> None:
     catalog = Catalog.of(["a/b/persistent/c"], table)
     assert catalog.topics()[0].bytes == 4 * (2**63 - 100)
     assert catalog.topics()[0].entries == 4 * (2**59 + 1)
+
+
+def test_rows_are_matched_by_uuid_and_ledger() -> None:
+    rng = np.random.default_rng(3)
+    left, right = np.zeros(500, LEDGER), np.zeros(400, LEDGER)
+    for table in (left, right):
+        keys = rng.permutation(1000)[: table.size]
+        table["uuid_high"], table["uuid_low"], table["ledger_id"] = keys % 3, keys % 7, keys
+    expected = [next((i for i, row in enumerate(right) if row["ledger_id"] == one["ledger_id"]), -1) for one in left]
+    assert match_rows(left, right).tolist() == expected
+    assert match_rows(left[:0], right).size == 0
+    assert match_rows(left, right[:0]).tolist() == [-1] * 500
 
 
 @settings(deadline=None, max_examples=80)
