@@ -48,12 +48,6 @@ def test_a_file_read_from_start_to_end_asks_for_each_byte_once(url: str, made: O
     assert store.bytes_asked <= 1.03 * ledger.ref.object("data").size
 
 
-def test_a_look_at_the_beginning_costs_a_mebibyte_and_the_ends_of_blocks(url: str, made: Offload) -> None:
-    ledger, store = remote_ledger(url)
-    assert ledger.records().read(0, 100) == made.records[:100]
-    assert store.bytes_asked <= MIB + 4 * (64 << 10)
-
-
 def test_ranges_ask_for_little_else_near_ones_together(url: str, made: Offload) -> None:
     ledger, store = remote_ledger(url)
     ledger.block_map  # type: ignore[attr-defined]  # noqa: B018

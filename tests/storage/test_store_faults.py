@@ -141,15 +141,6 @@ def error_of_each_reader(store: ObjectStore) -> StoreError:
     return caught.value
 
 
-@pytest.mark.usefixtures("_without_pauses")
-def test_a_range_that_is_ignored_is_not_even_read(faulty: Faulty) -> None:
-    for start, end in [(1, len(BODY)), (0, 100), (500, 600)]:
-        store = faulty(Fault("unranged"))
-        with pytest.raises(StoreError):
-            store.read(ReadRequest("a", start, end))
-        assert store.traffic.stats().bytes_received == 0
-
-
 @for_each(("status", "error", "heads"), [("404", ObjectNotFoundError, 1), ("403", AccessDeniedError, 2)])
 def test_refusals_are_told_at_once(
     status: str, error: type[LedgerfsError], heads: int, faulty: Faulty, proxy: FaultProxy
