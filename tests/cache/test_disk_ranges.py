@@ -446,6 +446,18 @@ def test_what_was_not_used_for_longest_is_removed_first(folder: Path) -> None:
     assert [path_of(folder, key, 0, 40_000).exists() for key in "abcde"] == [True, False, False, True, True]
 
 
+def test_a_use_is_recorded_and_leaves_the_time_of_writing(folder: Path) -> None:
+    ranges = Ranges(folder)
+    ranges.read("a", 0, 100)
+    path = path_of(folder, "a", 0, 100)
+    for seconds in (120, -120):
+        used = time.time_ns() - seconds * 10**9
+        os.utime(path, ns=(used, 12345))
+        assert ranges.read("a", 0, 100)
+        assert path.stat().st_mtime_ns == 12345, seconds
+        assert 0 <= time.time_ns() - path.stat().st_atime_ns < 60 * 10**9, seconds
+
+
 def test_idle_ranges_are_removed_though_there_is_room(folder: Path) -> None:
     ranges = Ranges(folder)
     for key, days in (("a", 29), ("b", 31), ("c", 20000)):
