@@ -94,11 +94,6 @@ def ids(bucket: Bucket) -> list[int]:
     return sorted(ref.ledger_id for ref in bucket.catalog.refs())
 
 
-def kept(catalogs: Path) -> Path:
-    (path,) = catalogs.glob("*.catalog")
-    return path
-
-
 def same(one: Catalog, other: Catalog) -> bool:
     tables = ("ledgers", "lost", "gaps", "_starts", "_by_id")
     is_same = all(np.array_equal(getattr(one, name), getattr(other, name)) for name in tables)
@@ -288,39 +283,6 @@ def test_buckets_are_told_apart_by_endpoint_and_not_by_secrets(monkeypatch: pyte
     assert told(session=object()) is None
 
 
-def test_unchanged_catalogs_are_written_once_a_minute(
-    bucket_folder: Path, catalogs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now)
-    cost(bucket_folder)
-    inode = kept(catalogs).stat().st_ino
-    cost(bucket_folder)
-    assert kept(catalogs).stat().st_ino == inode
-    monkeypatch.setattr(time, "time", lambda: now + catalog_file.REWRITE_SECONDS + 1)
-    cost(bucket_folder)
-    assert kept(catalogs).stat().st_ino != inode
-
-
-def test_a_changed_catalog_is_written_at_once(bucket_folder: Path) -> None:
-    cost(bucket_folder)
-    (bucket_folder / "foreign").write_bytes(b"")
-    first = opened(bucket_folder)[0].catalog
-    assert opened(bucket_folder, HOUR)[0].catalog.others == first.others
-    (bucket_folder / f"{made(1).uuid}-ledger-1").unlink()
-    cost(bucket_folder)
-    assert opened(bucket_folder, HOUR)[0].catalog.lost.size == 1
-
-
-def test_names_of_topics_that_are_gone_are_forgotten(bucket_folder: Path) -> None:
-    put_in_folder(bucket_folder, offload([b"x"], 9, uuid=9, name="gone/for/persistent/good"))
-    cost(bucket_folder)
-    for key in offload([b"x"], 9, uuid=9).objects:
-        (bucket_folder / key).unlink()
-    cost(bucket_folder)
-    assert "gone/for/persistent/good" not in opened(bucket_folder)[0].catalog.names
-
-
 def test_a_kept_catalog_in_a_folder_that_became_read_only_is_used(
     bucket_folder: Path, catalogs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -350,9 +312,3 @@ def test_a_forked_child_uses_and_writes_the_file(bucket_folder: Path) -> None:
     assert is_true_in_child(work)
     assert cost(bucket_folder) == (1, [])
     assert ids(bucket) == [1, 2, 3, 4, 5]
-
-
-def test_files_are_for_their_owner_only(bucket_folder: Path, catalogs: Path) -> None:
-    cost(bucket_folder)
-    assert kept(catalogs).stat().st_mode & 0o077 == 0
-    assert catalogs.stat().st_mode & 0o077 == 0

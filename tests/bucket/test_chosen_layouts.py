@@ -63,14 +63,6 @@ def test_a_kept_catalog_is_of_its_layouts(count: Callable[[str, str], int], tmp_
         assert {layout: count(url, layout) for layout in COUNTS} == COUNTS, "each of its own kept catalog"
 
 
-def test_each_choice_has_a_kept_catalog(url: str) -> None:
-    for layout, entries in COUNTS.items():
-        open_bucket(url, layout=layout).load_catalog()
-        Path(url.removeprefix("file://"), "00000000-0000-0000-0000-000000000009-ledger-9").touch()
-        kept = open_bucket(url, layout=layout, catalog_max_age=HOUR)
-        assert sum(one.entries for one in kept.topics()) == entries
-
-
 def test_a_ledger_of_a_layout_that_is_not_read_is_an_error_of_ours(url: str) -> None:
     (ref,) = open_bucket(url, layout="mapfile").catalog.refs()
     other = open_bucket(url, layout="pulsar_blob")
@@ -103,13 +95,3 @@ def test_an_export_folder_is_of_one_choice(url: str, tmp_path: Path) -> None:
             rows = sum(pq.read_table(path).num_rows for path in target.glob("*.parquet"))
             assert rows == expected, (first, other)
         assert export(url, others[0], target, overwrite=True) == COUNTS[others[0]], first
-
-
-def test_records_of_a_mapfile(url: str) -> None:
-    """Where the `.entries` file has to be made, `records` says so, and the tree has it."""
-    bucket = open_bucket(url)
-    reader = bucket.ledger(2)
-    assert reader.records() is None
-    assert bucket.ledger(1).records() is not None
-    content = LedgerFileSystem(url, target_protocol="file").cat_file("entries/public/default/orders/2.entries")
-    assert len(content) == reader.records_size

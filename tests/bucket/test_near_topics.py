@@ -1,14 +1,11 @@
 """What is said to somebody who misspells a topic."""
 
-import random
 from collections.abc import Callable
-from difflib import Match, SequenceMatcher
 from pathlib import Path
 
 import pytest
 
 from ledgerfs import open_bucket
-from ledgerfs.bucket import near_topics
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.near_topics import nearest_names
 from ledgerfs.bucket.wanted_topics import wanted_ledgers
@@ -88,28 +85,3 @@ def test_names_that_nobody_would_give_a_topic() -> None:
     assert nearest_names("public/default/persistent/" + "b" * 299, names) == [names[4]]
     assert nearest_names("b" * 5000, names) == []
     assert nearest_names("public/default/persistent/orders", []) == []
-
-
-def test_of_many_topics_few_are_compared_letter_by_letter(monkeypatch: pytest.MonkeyPatch) -> None:
-    compared: list[str] = []
-
-    class Counted(SequenceMatcher[str]):
-        def get_matching_blocks(self) -> list[Match]:
-            compared.append(str(self.a))
-            return super().get_matching_blocks()
-
-    monkeypatch.setattr(near_topics, "SequenceMatcher", Counted)
-    # Letters are counted for so many names at once: these are several of that.
-    monkeypatch.setattr(near_topics, "_STEP", 1 << 10)
-    source = random.Random(1)
-    words = ["".join(source.choices("abcdefghijklmnop", k=12)) for _ in range(5000)]
-    names = [f"tenant-{source.randrange(50)}/namespace/persistent/{word}" for word in words]
-    # Some have the same name in other namespaces: of them, too, not all are compared.
-    names += [f"tenant-{number}/other/persistent/x{words[4777][1:]}" for number in range(500)]
-    wanted = f"{names[4777][:-12]}x{words[4777][1:]}"
-    assert nearest_names(wanted, names)[0] in names[5000:]
-    assert 64 <= len(compared) <= 128
-    compared.clear()
-    wanted = names[777][:-3] + "x" + names[777][-2:]
-    assert nearest_names(wanted, names)[0] == names[777]
-    assert len(compared) <= 128

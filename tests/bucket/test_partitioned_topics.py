@@ -241,15 +241,6 @@ def test_a_partition_of_which_every_ledger_is_missing_is_still_one(tmp_path: Pat
         topic.count()
 
 
-def test_ledgers_that_nobody_can_place_are_a_warning(bucket: Bucket, tmp_path: Path) -> None:
-    made = offload([message("?")], 99, uuid=99)
-    (tmp_path / f"{made.uuid}-ledger-99").write_bytes(made.data)
-    old = CREATED_MS / 1000
-    os.utime(tmp_path / f"{made.uuid}-ledger-99", (old, old))
-    with pytest.warns(UnplacedLedgersWarning, match="1 ledgers"):
-        open_bucket(bucket.store.url).topic(TOPIC).scan()
-
-
 # One message.
 
 

@@ -16,7 +16,6 @@ from ledgerfs.bucket.partitions import Partition
 from ledgerfs.bucket.wanted_topics import wanted_ledgers
 from ledgerfs.catalog.ledger_times import TimeRange
 from ledgerfs.errors import InvalidOptionError, NotFoundError, StaleObjectError
-from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
 
@@ -65,14 +64,11 @@ def test_large_ledgers_are_cut_and_small_ones_lie_together(bucket: Bucket) -> No
     assert len(plan_partitions(catalog, np.zeros_like(wanted))) == 0
     plan = plan_partitions(catalog, wanted, 16 << 20)
     assert plan.bytes == pytest.approx(int(catalog.ledgers["stored"][wanted].sum()), rel=0.01)
+    for size, most in ((1, 1), (1, 3), (1 << 16, 7), (1 << 22, 16)):
+        assert most // 2 < len(plan_partitions(catalog, wanted, size, most=most)) <= most
     assert [pickle.dumps(one) for one in plan] == [
         pickle.dumps(one) for one in plan_partitions(catalog, wanted, 16 << 20)
     ]
-
-
-@for_each(("size", "most"), [(1, 1), (1, 3), (1 << 16, 7), (1 << 22, 16)])
-def test_there_are_no_more_parts_than_wanted(bucket: Bucket, size: int, most: int) -> None:
-    assert most // 2 < len(plan_partitions(bucket.catalog, wanted_ledgers(bucket.catalog), size, most=most)) <= most
 
 
 def test_a_gap_between_ledgers_ends_a_run(bucket: Bucket) -> None:
@@ -113,20 +109,6 @@ def test_a_partitioned_topic_is_all_its_partitions(tmp_path: Path) -> None:
     catalog = open_bucket(str(tmp_path)).catalog
     assert catalog.ledgers["ledger_id"][wanted_ledgers(catalog, ["public/default/orders"])].tolist() == [0, 1, 2]
     assert wanted_ledgers(catalog, ["public/default/orders-partition-1"]).sum() == 1
-
-
-@pytest.mark.parametrize("size", [1, 1 << 30])
-def test_times(bucket: Bucket, golden: Path, size: int) -> None:
-    """What the catalog leaves out has no row of the range, and a row is in one part only."""
-    topic = bucket.topic("persistent://public/golden/plain")
-    times = topic.scan(["publish_time"]).to_table()["publish_time"].cast(pa.int64()).to_pylist()
-    middle = sorted(times)[len(times) // 2] // 1000
-    for start, end in ((middle, None), (None, middle), (middle, middle + 1), (0, CREATED_MS)):
-        given = {"start_time": start, "end_time": end}
-        wanted = within(bucket.catalog, wanted_ledgers(bucket.catalog, [topic.name]), TimeRange(start, end))
-        found = read(open_bucket(str(golden / "bucket")), plan_partitions(bucket.catalog, wanted, size), **given)
-        table = topic.scan(**given).to_table()
-        assert found.get(topic.name, table.slice(0, 0)).equals(table)
 
 
 def test_ledgers_outside_the_range_are_not_planned(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from ledgerfs.fsspec_impl.filesystem import LedgerFileSystem
 from ledgerfs.fuse_mount.operations import UNREADABLE_BYTES, MountedBucket, MountOptions
 from ledgerfs.layouts.pulsar_blob import gaps
 from ledgerfs.repair import plan_repair
-from ledgerfs.storage.objects import ObjectHead, ObjectStat
+from ledgerfs.storage.objects import ObjectHead
 from ledgerfs.verification import verify
 from ledgerfs.vfs.tree import tree_of
 from ledgerfs_cluster.recovery.planning import plan_each
@@ -31,7 +31,7 @@ from tests.support.invoked import Done, run
 from tests.support.lacking import OTHER, OTHER_NAME, TOPIC, LossyBucket, key_of, ledger, lossy_s3
 from tests.support.matrix import ENTRIES, make_ledger, small_parts
 from tests.support.s3 import Fault, FaultProxy, S3Server
-from tests.support.stores import CountingStore
+from tests.support.stores import LateStore
 from tests.support.tries import without_pauses
 
 MESSAGES = 20
@@ -227,28 +227,6 @@ def test_the_tree_has_the_file_of_a_refused_ledger(opened: Callable[..., Bucket]
         mounted.close()
 
 
-def test_refused_data_leaves_out_exactly_that_ledger(
-    command: Callable[..., Done], opened: Callable[..., Bucket], proxy: FaultProxy
-) -> None:
-    proxy.faults = OF_DATA
-    done = command("count", "BUCKET", "--json", code=3)
-    assert counts(done) == {TOPIC: None, OTHER: MESSAGES}
-    assert DATA.encode() in done.stderr
-    command("count", "BUCKET", TOPIC, "--on-corrupt", "skip", code=3)
-    command("head", "BUCKET", OTHER)
-    done = command("verify", "BUCKET", code=3)
-    assert f"unchecked  unreadable-object  {DATA}".encode() in done.stdout
-    with pytest.raises(AccessDeniedError):
-        ids_in(opened())
-    done = command("count", "BUCKET", TOPIC, "--json", "--on-unreadable", "skip", code=1)
-    assert counts(done) == {TOPIC: 2 * MESSAGES}
-    scan = opened(on_unreadable="skip").topic(TOPIC).scan(columns=["ledger_id"])
-    assert scan.to_table().column("ledger_id").to_pylist() == [1] * MESSAGES + [3] * MESSAGES
-    (one,) = scan.skipped
-    assert (one.ledger_id, one.first_entry, one.last_entry) == (2, 0, MESSAGES - 1)
-    assert DATA in one.reason
-
-
 @pytest.mark.parametrize("faults", [OF_KNOWN_TOPIC, OF_DATA], ids=["missing", "skipped"])
 def test_a_count_without_refused_ledgers_is_a_warning(
     faults: list[Fault], opened: Callable[..., Bucket], proxy: FaultProxy
@@ -301,28 +279,11 @@ def test_an_export_writes_the_file_once_the_store_allows_it(
         assert (out / "1.jsonl").stat() == first
 
 
-class _Hiding(CountingStore):
-    """Lists without some objects, as pages of a listing are of different moments, and refuses to answer for these."""
-
-    hidden: tuple[str, ...] = ()
-    is_refusing = True
-
-    def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
-        for page in self.store.list_pages(prefix):
-            yield [stat for stat in page if stat.key not in self.hidden]
-
-    def head(self, key: str) -> ObjectHead:
-        if key in self.hidden and self.is_refusing:
-            raise ArchivedObjectError("the object is archived", key=key)
-        found: ObjectHead = self.store.head(key)
-        return found
-
-
 def test_data_that_was_not_listed_is_not_lost_when_head_is_refused(
     place: LossyBucket, tmp_path: Path, old: None
 ) -> None:
-    store = _Hiding(place.open().raw_store)
-    store.hidden = (DATA,)
+    store = LateStore(place.open().raw_store)
+    store.unlisted, store.is_refusing = (DATA,), True
 
     def opened(**options: Any) -> Bucket:
         return Bucket(store, str(tmp_path), identity="s3://of-this-test", **options)  # type: ignore[arg-type]
@@ -345,7 +306,7 @@ def test_data_that_was_not_listed_is_not_lost_when_head_is_refused(
 def test_data_of_unknown_topic_is_an_error_when_head_is_refused(place: LossyBucket) -> None:
     orphan = ledger(7, messages=MESSAGES)
     place.put_object(key_of(orphan), orphan.data)
-    store = _Hiding(place.open().raw_store)
+    store = LateStore(place.open().raw_store)
     bucket = Bucket(store)  # type: ignore[arg-type]
     assert ids_in(bucket) == [1, 2, 3]
 

@@ -429,17 +429,6 @@ def test_a_forked_child_goes_on_by_itself(folder: Path) -> None:
 # The bound
 
 
-def test_the_bound_is_kept(folder: Path) -> None:
-    ranges = Ranges(folder, 2_000_000)
-    for start in range(0, 6_000_000, 50_000):
-        ranges.read("a", start, start + 50_000)
-        assert held(folder) <= 2_000_000
-    assert held(folder) > 1_500_000
-    newest = [start for start in range(0, 6_000_000, 50_000) if path_of(folder, "a", start, start + 50_000).exists()]
-    assert newest[-1] == 5_950_000
-    assert len(newest) > 25
-
-
 def test_what_is_too_large_for_the_folder_is_not_kept(folder: Path) -> None:
     for bound, size, is_kept in ((400_000, 100_001, False), (400_000, 100_000, True), (0, 1, False)):
         where = folder / f"{bound} {size}"
@@ -493,20 +482,6 @@ def test_a_killed_sweep_is_made_up_for(folder: Path, monkeypatch: pytest.MonkeyP
     assert parts(folder) == []
 
 
-def test_what_is_written_during_a_sweep_counts_for_the_next(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ranges = Ranges(folder)
-    ranges.read("a", 0, 40_000)
-    found = disk_sweep._files
-
-    def read_meanwhile(*arguments: object) -> object:
-        yield from list(found(*arguments))  # type: ignore[arg-type]
-        ranges.read("b", 0, 10_000)
-
-    monkeypatch.setattr(disk_sweep, "_files", read_meanwhile)
-    disk_sweep.sweep(folder, BOUND)
-    assert (folder / "written").stat().st_size == 3
-
-
 def test_files_of_others_are_left_alone(folder: Path) -> None:
     Ranges(folder).read("a", 0, 100)
     names = ["notes.txt", "x.part", f"{'a' * 63}.0-100", f"{'a' * 64}.0_5", f"{'a' * 64}"]
@@ -553,16 +528,6 @@ def test_a_disk_that_is_smaller_than_the_bound_is_not_filled(
     assert held(disk / "cache") > 3 << 20
 
 
-def test_a_quota_makes_room_as_a_full_disk_does(folder: Path, never_pause: None) -> None:
-    ranges = Ranges(folder)
-    for at, key in enumerate("abcdefgh"):
-        ranges.read(key, 0, 40_000)
-        age(path_of(folder, key, 0, 40_000), 3600 - at)
-    with mock.patch.object(SealedWriter, "finish", side_effect=OSError(errno.EDQUOT, "quota")):
-        ranges.read("x", 0, 40_000)
-    assert [path_of(folder, key, 0, 40_000).exists() for key in "abcdefgh"] == [False] + [True] * 7
-
-
 def test_files_that_may_not_be_so_large_are_not_kept(folder: Path, never_pause: None) -> None:
     def child() -> None:
         ranges = Ranges(folder)
@@ -590,18 +555,6 @@ def test_a_folder_that_is_read_only_is_read(
         assert not ranges.read("c", 0, 1000)
         ranges.forget("b")
     assert warnings_of(caplog) == [f"byte ranges cannot be kept in {disk}/cache: Read-only file system"]
-
-
-def test_a_folder_that_cannot_be_made_is_reported_once(
-    tmp_path: Path, never_pause: None, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "file").write_bytes(b"mine")
-    ranges = Ranges(tmp_path / "file" / "cache")
-    for _ in range(3):
-        assert not ranges.read("a", 0, 100)
-        ranges.forget("a")
-    assert warnings_of(caplog) == [f"byte ranges cannot be kept in {tmp_path}/file/cache: File exists"]
-    assert (tmp_path / "file").read_bytes() == b"mine"
 
 
 def test_a_folder_that_is_deleted_is_made_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -640,14 +593,3 @@ def test_a_clock_that_jumps_spoils_nothing(year: int, folder: Path, monkeypatch:
     for key in "ab":
         ranges.read(key, 0, 1000)
         assert ranges.read(key, 0, 1000)
-
-
-def test_what_was_used_in_the_future_ages_from_now_on(folder: Path) -> None:
-    ranges = Ranges(folder)
-    for key, seconds in (("a", -900 * DAY), ("b", 3600), ("c", 1800)):
-        ranges.read(key, 0, 40_000)
-        age(path_of(folder, key, 0, 40_000), seconds)
-    began = time.time_ns()
-    disk_sweep.sweep(folder, 105_000)
-    assert [path_of(folder, key, 0, 40_000).exists() for key in "abc"] == [True, False, True]
-    assert began <= path_of(folder, "a", 0, 40_000).stat().st_atime_ns <= time.time_ns()

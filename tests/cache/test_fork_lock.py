@@ -43,14 +43,11 @@ def is_free(lock):
 
 
 @contextmanager
-def held_by_another_thread(lock, inner=0):
-    """Hold ``lock`` in another thread, which took and released it ``inner`` times more while it held it."""
+def held_by_another_thread(lock):
     held, let_go = threading.Event(), threading.Event()
 
     def hold():
         with lock:
-            for _ in range(inner):
-                take_twice(lock)
             held.set()
             let_go.wait()
 
@@ -67,36 +64,6 @@ def held_by_another_thread(lock, inner=0):
 def take_twice(lock):
     with lock, lock:
         pass
-
-
-def test_thread_that_holds_it_may_take_it_again():
-    assert finishes(lambda: take_twice(ForkLock()))
-
-
-def test_other_threads_wait_until_the_outermost_release():
-    for inner in (0, 1, 3):
-        lock = ForkLock()
-        taken = threading.Event()
-
-        def contend(lock=lock, taken=taken):
-            with lock:
-                taken.set()
-
-        contender = threading.Thread(target=contend, daemon=True)
-        with held_by_another_thread(lock, inner):
-            contender.start()
-            assert not is_free(lock), inner
-            assert not taken.is_set(), inner
-        assert taken.wait(HANGING), inner
-        contender.join()
-        assert is_free(lock), inner
-
-
-def test_exception_releases_it():
-    lock = ForkLock()
-    with pytest.raises(KeyError), lock:
-        raise KeyError
-    assert finishes(lambda: take_twice(lock))
 
 
 def test_child_can_take_a_lock_that_another_thread_held_at_the_fork():
@@ -133,30 +100,3 @@ def test_lock_still_excludes_threads_in_the_child():
 
     with held_by_another_thread(lock):
         assert status_in_child(child, HANGING) == 0
-
-
-def test_two_threads_of_a_child_that_take_it_first_exclude_each_other(monkeypatch):
-    """The second thread comes while the first is about to replace the parent's lock, if it does so when it takes it."""
-    lock = ForkLock()
-    held, let_go = threading.Event(), threading.Event()
-
-    def hold():
-        with lock:
-            held.set()
-            let_go.wait(HANGING)
-
-    rival = threading.Thread(target=hold, daemon=True)
-    make_lock = threading.RLock
-
-    def make_lock_slowly():
-        if rival.ident is None:
-            rival.start()
-            held.wait(timeout=0.2)
-        return make_lock()
-
-    def child():
-        monkeypatch.setattr(threading, "RLock", make_lock_slowly)
-        with lock:
-            assert not held.is_set()
-
-    assert status_in_child(child, HANGING) == 0

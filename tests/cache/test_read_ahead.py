@@ -74,13 +74,6 @@ def test_more_are_under_way_with_each_part_taken_up_to_the_most() -> None:
     assert reads.begun == parts(len(reads.begun))
 
 
-def test_one_who_surely_reads_all_has_the_most_under_way_at_once() -> None:
-    reads = Reads()
-    ahead = ReadAhead(reads, parts(100), 16, is_known=True, cache=BlockCache(1 << 20))
-    ahead.peek()
-    assert reads.under_way == 16
-
-
 def test_all_parts_come_in_order_then_none() -> None:
     reads = Reads()
     ahead = ReadAhead(reads, parts(20), 4, cache=BlockCache(1 << 20))

@@ -48,12 +48,6 @@ def test_a_file_read_from_start_to_end_asks_for_each_byte_once(url: str, made: O
     assert store.bytes_asked <= 1.03 * ledger.ref.object("data").size
 
 
-def test_a_look_at_the_beginning_costs_a_mebibyte_and_the_ends_of_blocks(url: str, made: Offload) -> None:
-    ledger, store = remote_ledger(url)
-    assert ledger.records().read(0, 100) == made.records[:100]
-    assert store.bytes_asked <= MIB + 4 * (64 << 10)
-
-
 def test_ranges_ask_for_little_else_near_ones_together(url: str, made: Offload) -> None:
     ledger, store = remote_ledger(url)
     ledger.block_map  # type: ignore[attr-defined]  # noqa: B018
@@ -153,17 +147,6 @@ def test_the_second_visit_nearby_costs_one_small_read_and_what_is_kept_none(url:
     store.clear()
     ledger.read(15_000, 15_000)
     assert store.data_requests == []
-
-
-def test_a_pass_teaches_about_one_place_a_mebibyte(url: str) -> None:
-    ledger, store = remote_ledger(url, budget=0)
-    for _ in ledger.batches(0, ledger.last_entry):
-        pass
-    assert 30 <= len(ledger.places.learned) <= 80  # type: ignore[attr-defined]
-    store.clear()
-    ledger.read(33_333, 33_333)
-    assert store.bytes_asked <= 1.3 * MIB
-    assert len(store.data_requests) == 1
 
 
 def test_a_place_that_was_learned_wrong_yields_no_wrong_bytes(url: str) -> None:

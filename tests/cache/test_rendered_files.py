@@ -77,11 +77,6 @@ def test_a_file_is_made_once_and_found_again(tmp_path):
     assert names(tmp_path) == ["a.file", "b.file"]
 
 
-def test_a_look_at_a_size_makes_no_folder(tmp_path):
-    assert files_of(tmp_path / "new").size(KEY) is None
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_many_threads_with_many_instances_make_it_once(tmp_path):
     calls = []
     together = threading.Barrier(16)
@@ -258,15 +253,6 @@ def test_a_full_disk_is_told_whatever_others_made_of_it(tmp_path):
     assert names(tmp_path) == []
 
 
-def test_the_least_recently_used_files_go_first(tmp_path):
-    files = files_of(tmp_path, 48_000)
-    for key in (KEY, OTHER, THIRD):
-        files.open(key, render())
-    files.open(KEY, render(b"never"))
-    files.open("d" * 64, render())
-    assert names(tmp_path) == ["a.file", "c.file", "d.file"]
-
-
 def test_open_files_are_read_to_their_end_after_they_went(tmp_path):
     files = files_of(tmp_path, 16_000)
     first = files.open(KEY, render())
@@ -293,11 +279,6 @@ def test_a_file_beyond_the_bound_is_served_while_it_is_open_and_costs_the_others
     assert calls == [1, 1]
 
 
-def test_a_bound_of_nothing_keeps_nothing(tmp_path):
-    assert content_of(files_of(tmp_path, 0).open(KEY, render())) == CONTENT
-    assert names(tmp_path) == []
-
-
 def test_what_is_not_final_is_served_in_its_own_state_only(tmp_path):
     calls = []
     for files in (files_of(tmp_path), files_of(tmp_path)):
@@ -313,24 +294,6 @@ def test_what_is_not_final_is_served_in_its_own_state_only(tmp_path):
     assert names(tmp_path) == ["a.file"]
 
 
-def test_files_of_others_are_left_alone(tmp_path):
-    (tmp_path / "notes.txt").write_text("mine" * 1000)
-    (tmp_path / "x.part").write_text("mine")
-    (tmp_path / f"{KEY}.file.bak").write_text("mine")
-    files_of(tmp_path, 0).open(KEY, render())
-    assert len(list(tmp_path.iterdir())) == 3
-
-
-def test_a_folder_that_goes_meanwhile_is_made_again(tmp_path):
-    folder = tmp_path / "cache"
-    files = files_of(folder)
-    files.open(KEY, render())
-    for path in folder.iterdir():
-        path.unlink()
-    folder.rmdir()
-    assert content_of(files.open(KEY, render())) == CONTENT
-
-
 def test_a_folder_that_goes_during_a_rendering_is_our_error(tmp_path):
     folder = tmp_path / "cache"
 
@@ -342,11 +305,6 @@ def test_a_folder_that_goes_during_a_rendering_is_our_error(tmp_path):
 
     with pytest.raises(CacheWriteError, match="No such file"):
         files_of(folder).open(KEY, remove)
-
-
-def test_files_are_for_their_owner_only(tmp_path):
-    files_of(tmp_path / "cache").open(KEY, render())
-    assert path_of(tmp_path / "cache").stat().st_mode & 0o077 == 0
 
 
 def descriptors_of(folder: Path) -> list[str]:

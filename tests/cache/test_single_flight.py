@@ -60,11 +60,6 @@ def run_with_followers(flights, work, waiting):
         return leader, others
 
 
-def test_calls_one_after_the_other_work_each():
-    flights = SingleFlight()
-    assert [flights.run("key", lambda: 1), flights.run("key", lambda: 2)] == [1, 2]
-
-
 def test_those_who_wait_get_the_result_of_the_first(waiting):
     work = Work(["done"])
     leader, others = run_with_followers(SingleFlight(), work, waiting)

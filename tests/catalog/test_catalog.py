@@ -2,10 +2,7 @@
 
 import os
 import uuid
-from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,45 +12,21 @@ from hypothesis import strategies as st
 from ledgerfs import open_bucket
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.catalog_rows import LEDGER
-from ledgerfs.catalog.listing import FOREIGN, list_bucket
+from ledgerfs.catalog.listing import FOREIGN
 from ledgerfs.errors import (
     CorruptIndexError,
     MissingLedgerError,
     NotFoundError,
-    StoreError,
 )
 from ledgerfs.formats.pulsar_blob.object_names import KeyKind
 from ledgerfs.formats.uuid_halves import uuid_from_halves, uuid_halves
 from ledgerfs.layouts.pulsar_blob.columns import match_rows
 from ledgerfs.layouts.pulsar_blob.index_digests import IndexDigests
-from ledgerfs.layouts.pulsar_blob.layout import PulsarBlob
 from ledgerfs.layouts.pulsar_blob.remains import remains_of
 from ledgerfs.storage.objects import ReadRequest
-from ledgerfs.storage.retries import Tries
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
 from tests.support.remote import RemoteFolder
 from tests.support.s3 import Fault, FaultProxy, S3Server
-
-
-class CountingStore:
-    """Passes everything on, and remembers the keys that were read."""
-
-    def __init__(self, store: Any) -> None:
-        self.store = store
-        self.keys: list[str] = []
-
-    def read_many(self, requests: Iterable[ReadRequest]) -> Any:
-        kept = list(requests)
-        self.keys += [request.key for request in kept]
-        return self.store.read_many(kept)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.store, name)
-
-
-def counting(url: str) -> tuple[Any, CountingStore]:
-    store = CountingStore(open_bucket(url).store)
-    return partial(list_bucket, store, [PulsarBlob(store)]), store
 
 
 def test_topics_are_summed_up(tmp_path: Path) -> None:
@@ -82,22 +55,6 @@ def test_topics_are_summed_up(tmp_path: Path) -> None:
     )
 
 
-def test_costs_one_read_an_index_and_nothing_that_was_seen_before(tmp_path: Path) -> None:
-    url = put_in_folder(tmp_path, *(offload([b"x"], i, uuid=i) for i in range(1, 6)))
-    layout, store = counting(url)
-    first = layout()
-    assert sorted(store.keys) == sorted(ref.object("index").key for ref in first.refs())
-    store.keys.clear()
-    put_in_folder(tmp_path, offload([b"x"], 9, uuid=9), offload([b"changed", b"more"], 3, uuid=3))
-    (tmp_path / f"{offload([b''], 5, uuid=5).uuid}-ledger-5").unlink()
-    second = layout(first)
-    assert [key.rpartition("-ledger-")[2] for key in sorted(store.keys)] == ["3-index", "9-index"]
-    assert [ref.ledger_id for ref in second.refs()] == [1, 2, 3, 4, 9]
-    assert second.find(3).last_entry == 1
-    assert second.lost["ledger_id"].tolist() == [5]
-    assert [ref.ledger_id for ref in first.refs()] == [1, 2, 3, 4, 5], "a catalog never changes"
-
-
 def test_the_newest_complete_copy_is_the_one_to_read(tmp_path: Path) -> None:
     made = [offload([b"x"] * 5, 7, uuid=i) for i in (1, 2, 3)]
     url = put_in_folder(tmp_path, *made)
@@ -119,29 +76,6 @@ def test_every_topic_that_is_listed_can_be_opened(tmp_path: Path) -> None:
     for topic in bucket.topics():
         assert bucket.topic(topic.name).ledgers
     assert bucket.ledger(4, topic="_unknown").ref.managed_ledger is None
-
-
-def test_one_index_that_the_store_fails_at_hides_no_others(
-    proxy: FaultProxy, s3: S3Server, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The faults stay: a second try of a request would meet the same one.
-    monkeypatch.setattr(Tries, "delay_after", lambda *_: None)
-    kinds = ("500", "short", "cut")
-    for i in range(len(kinds) + 1):
-        for key, data in offload([b"x"], i, uuid=i).objects.items():
-            s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data)
-
-    def is_index_of(ledger_id: int) -> Callable[[str, str, Any], bool]:
-        return lambda method, path, headers: f"-ledger-{ledger_id}-index" in path
-
-    proxy.faults = [Fault(kind, matches=is_index_of(i)) for i, kind in enumerate(kinds)]
-    options = {**proxy.options, "config_kwargs": {"retries": {"max_attempts": 1}}}
-    bucket = open_bucket(f"s3://{s3_bucket}", options)
-    with pytest.raises(StoreError, match="and 2 more objects"):
-        bucket.topics()
-    catalog = bucket.survey()
-    assert [ref.ledger_id for ref in catalog.refs()] == [len(kinds)]
-    assert [bad.key.ledger_id for bad in remains_of(catalog).bad_indexes] == list(range(len(kinds)))
 
 
 def test_nothing_in_a_bucket_is_fatal_and_all_of_it_is_told(tmp_path: Path) -> None:
@@ -229,26 +163,6 @@ def test_etags_that_are_no_digests_cost_one_more_read(tmp_path: Path) -> None:
     store.read_many = lambda found: (asked.append(one) or made.index for one in found)  # type: ignore[method-assign,misc,assignment,return-value]
     assert [digests.checked(request, made.index) for request in requests] == [made.index] * 3
     assert len(asked) == 1
-
-
-def test_an_index_that_vanishes_after_the_listing_is_told(proxy: FaultProxy, s3: S3Server, s3_bucket: str) -> None:
-    for key, data in offload([b"x"], 1).objects.items():
-        s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data)
-    proxy.faults = [Fault("404", matches=lambda method, path, headers: path.endswith("-index"))]
-    (bad,) = remains_of(open_bucket(f"s3://{s3_bucket}", proxy.options).catalog).bad_indexes
-    assert bad.key.ledger_id == 1
-
-
-def test_a_hundred_thousand_ledgers_are_a_table_of_columns() -> None:
-    table = np.zeros(100_000, LEDGER)
-    table["uuid_low"] = table["ledger_id"] = np.arange(table.size)
-    table["name"] = table["ledger_id"] % 1000
-    table["last_entry"], table["length"] = 9, 2**40
-    catalog = Catalog.of([f"a/b/persistent/{i}" for i in range(1000)], table)
-    assert catalog.ledgers.nbytes < 26 << 20
-    assert [topic.bytes for topic in catalog.topics()] == [100 * 2**40] * 1000
-    assert catalog.find(77_777).managed_ledger == "a/b/persistent/777"
-    assert [ref.ledger_id for ref in catalog.refs_of("a/b/persistent/5")][:3] == [5, 1005, 2005]
 
 
 def test_sums_of_hostile_lengths_do_not_wrap(tmp_path: Path) -> None:

@@ -30,12 +30,10 @@ def slow_trailing_padding(data):
     return next(n for n in range(len(data), -1, -1) if data[len(data) - n :] == build_padding(n))
 
 
-def test_published_header_parses():
-    assert parse_block_header(GOLDEN) == BlockHeader(header_length=128, block_length=205, first_entry=0)
-
-
-def test_published_header_is_built_byte_for_byte():
-    assert build_block_header(BlockHeader(128, 205, 0)) == GOLDEN
+def test_published_header_is_parsed_and_built_byte_for_byte():
+    header = BlockHeader(header_length=128, block_length=205, first_entry=0)
+    assert parse_block_header(GOLDEN) == header
+    assert build_block_header(header) == GOLDEN
 
 
 @quick

@@ -157,12 +157,9 @@ def test_streaming_index_is_unsupported_by_name():
     with pytest.raises(UnsupportedFormatError, match="PIP-76") as caught:
         parse_index(data, key="object")
     assert (caught.value.key, caught.value.offset) == ("object", 0)
-
-
-@pytest.mark.parametrize("size", [4, 24, 31])
-def test_streaming_index_is_told_by_its_magic_however_short(size):
-    with pytest.raises(UnsupportedFormatError):
-        parse_index(bytes.fromhex("3D1FB0BC").ljust(size, b"\0"))
+    for size in (4, 24, 31):
+        with pytest.raises(UnsupportedFormatError):
+            parse_index(data[:size])
 
 
 @pytest.mark.parametrize("index", [FIRST, THREE_BLOCKS])

@@ -1,4 +1,4 @@
-"""Compiled kernels are those of the sources that are there now."""
+"""Compiled kernels are those of the sources that are there now; functions of C are found where they are."""
 
 import ast
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfs.formats.kernel import _imports, _sources
+from ledgerfs.formats.kernel import _imports, _sources, address_of, c_library
 
 PACKAGE = Path(__file__).parent.parent.parent / "ledgerfs"
 # One of the smallest kernels that call a kernel of another file: each change compiles it again.
@@ -172,3 +172,20 @@ def test_where_nothing_can_be_kept_kernels_work_all_the_same(copied, tmp_path):
         package.with_name("__pycache__").write_text("")
     assert copied.read(HOME=str(blocked), XDG_CACHE_HOME=str(blocked)) == "1"
     assert not [*copied.folder.rglob("*.nb[ci]")]
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "is_there"),
+    [
+        ("lz4.block._block", "LZ4_of_nobody", False),
+        ("lz4.block._nowhere", "f", False),
+        ("sys", "of_nobody", False),
+        ("lz4.block._block", "LZ4_decompress_safe", True),
+        ("zlib", "inflate", True),
+        ("sys", "Py_IsInitialized", True),
+    ],
+)
+def test_functions_of_extensions_their_libraries_and_python_are_found(name: str, function: str, is_there: bool) -> None:
+    library = c_library(name, function)
+    assert (library is not None) == is_there
+    assert (address_of(library, function) > 0) == is_there

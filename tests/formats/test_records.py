@@ -4,13 +4,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledgerfs.formats.pulsar_blob.block import BlockHeader, build_block_header, build_padding
 from ledgerfs.formats.records import ScanStop, scan_records
 from tests.support.each import for_each
 from tests.support.ledgers import record
 
 ENTRIES = [b"zero", b"", b"two two", b"3" * 40]
-MIN_INT64 = -(2**63)
 
 quick = settings(deadline=None, max_examples=120)
 entry_lists = st.lists(st.binary(max_size=20), max_size=10)
@@ -68,20 +66,6 @@ def test_bytes_behind_the_buffer_are_not_looked_at():
         for high in range(low, len(data) + 1):
             window = memoryview(data)[low:high]
             assert scanned(window, 0, 3, 4) == slow_scan(data[low:high], 0, 3, 4)
-
-
-@for_each("tail", [build_padding(12), build_padding(1), build_padding(3), b""])
-def test_padding_and_block_headers_stop_the_scan_as_negative_lengths(tail):
-    data = records(ENTRIES) + tail + build_block_header(BlockHeader(128, 128, 4))
-    found, position, stop, value = scanned(data, 0, 0, 9)
-    assert (len(found), position, stop) == (4, len(records(ENTRIES)), ScanStop.NEGATIVE_LENGTH)
-    assert value == struct.unpack_from(">i", data, position)[0]
-
-
-@for_each("wrong", [0, 1, 3, -1, 2 + 2**32, 2**63 - 1, MIN_INT64, MIN_INT64 + 1])
-def test_wrong_id_stops_the_scan(wrong):
-    data = records(ENTRIES[:2]) + record(wrong, b"entry")
-    assert scanned(data, 0, 0, 9)[1:] == (28, ScanStop.WRONG_ID, wrong)
 
 
 @for_each(("first", "last"), [(7, 10), (7, 7), (8, 9), (10, 10), (8, 7)])

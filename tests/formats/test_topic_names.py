@@ -65,15 +65,12 @@ def assert_safe(directory):
     ("local", "encoded"),
     [
         ("orders", "orders"),
-        ("orders-partition-12", "orders-partition-12"),
         ("a b", "a+b"),
         ("a+b", "a%2Bb"),
         ("*-_.", "*-_."),
         ("~", "%7E"),
         ("a/b", "a%2Fb"),
-        ("a%2Fb", "a%252Fb"),
         ("!'()@:,;=&$#?[]\\", "%21%27%28%29%40%3A%2C%3B%3D%26%24%23%3F%5B%5D%5C"),
-        ("ü", "%C3%BC"),
         ("\u65e5\u672c", "%E6%97%A5%E6%9C%AC"),
         ("\U0001f600", "%F0%9F%98%80"),
         ("\0\n\x7f", "%00%0A%7F"),
@@ -143,21 +140,13 @@ def test_names_of_topics_are_spelled_three_ways(name, parsed, topic, directory):
     [
         ("orders", "orders"),
         ("a/b", "a%2Fb"),
-        ("public/default/persistent", "public%2Fdefault%2Fpersistent"),
         ("public/default/non-persistent/orders", "public%2Fdefault%2Fnon-persistent%2Forders"),
-        ("public/default/persistent/", "public%2Fdefault%2Fpersistent%2F"),
         ("/default/persistent/orders", "%2Fdefault%2Fpersistent%2Forders"),
         ("public//persistent/orders", "public%2F%2Fpersistent%2Forders"),
-        ("a/b/c/d/persistent/e", "a%2Fb%2Fc%2Fd%2Fpersistent%2Fe"),
         ("a b/c/persistent/d", "a%20b%2Fc%2Fpersistent%2Fd"),
         ("a/b%2Fc/persistent/d", "a%2Fb%252Fc%2Fpersistent%2Fd"),
-        ("a/b/persistent/c d", "a%2Fb%2Fpersistent%2Fc%20d"),
-        ("a/b/persistent/ü", "a%2Fb%2Fpersistent%2F%C3%BC"),
         ("a/b/persistent/c%2Fd", "a%2Fb%2Fpersistent%2Fc%252Fd"),
-        ("ü/b/persistent/c", "%C3%BC%2Fb%2Fpersistent%2Fc"),
         ("_other/b/persistent/c", "_other%2Fb%2Fpersistent%2Fc"),
-        ("_unknown/b/persistent/c", "_unknown%2Fb%2Fpersistent%2Fc"),
-        ("a\n/b/persistent/c", "a%0A%2Fb%2Fpersistent%2Fc"),
         ("a/b/persistent/c\n", "a%2Fb%2Fpersistent%2Fc%0A"),
         ("a\0b", "a%00b"),
         (".", "%2E"),
@@ -209,23 +198,6 @@ def test_no_two_names_share_a_directory_or_lie_in_each_other(names):
         assert one[:shorter] != other[:shorter]
 
 
-@quick
-@given(entities, entities, local_names.filter(lambda local: "/" not in local))
-def test_topic_leads_back_to_its_managed_ledger(tenant, namespace, local):
-    name = f"{tenant}/{namespace}/persistent/{encode_topic(local)}"
-    assert topic_of(name) == f"persistent://{tenant}/{namespace}/{local}"
-    assert managed_ledger_of(topic_of(name)) == name
-    assert managed_ledger_of(f"{tenant}/{namespace}/{local}") == name
-
-
-@quick
-@given(entities, entities, entities, local_names)
-def test_legacy_topic_leads_back_to_its_managed_ledger(tenant, cluster, namespace, local):
-    name = f"{tenant}/{cluster}/{namespace}/persistent/{encode_topic(local)}"
-    assert topic_of(name) == f"persistent://{tenant}/{cluster}/{namespace}/{local}"
-    assert managed_ledger_of(topic_of(name)) == name
-
-
 @for_each(
     ("topic", "name"),
     [
@@ -236,11 +208,8 @@ def test_legacy_topic_leads_back_to_its_managed_ledger(tenant, cluster, namespac
         ("persistent://prop/us-west/ns/orders", "prop/us-west/ns/persistent/orders"),
         ("persistent://prop/us-west/ns/a/b", "prop/us-west/ns/persistent/a%2Fb"),
         ("a/b/c", "a/b/persistent/c"),
-        ("a/b/c d", "a/b/persistent/c+d"),
         ("c", "public/default/persistent/c"),
         ("c-partition-0", "public/default/persistent/c-partition-0"),
-        ("c d", "public/default/persistent/c+d"),
-        ("a/b/persistent/c", "a/b/persistent/c"),
         ("a/b/persistent/c+d", "a/b/persistent/c+d"),
         ("prop/us-west/ns/persistent/a%2Fb", "prop/us-west/ns/persistent/a%2Fb"),
     ],
@@ -253,25 +222,16 @@ def test_topics_and_their_short_forms_name_a_managed_ledger(topic, name):
     "topic",
     [
         "",
-        "/",
-        "//",
         "a/b",
-        "a/b/",
-        "/b/c",
         "a//c",
         "persistent://",
-        "persistent://c",
         "persistent://a/b",
-        "persistent://a/b/",
-        "persistent:///b/c",
         "persistent://a//c",
-        "persistent://a/b/c/",
         "://a/b/c",
         "non-persistent://a/b/c",
         "Persistent://a/b/c",
         "https://a/b/c",
         "persistent://a b/c/d",
-        "persistent://a/b%2Fc/d",
         "persistent://ü/b/c",
         "persistent://a/b\n/c",
         "a\0/b/c",
@@ -328,37 +288,14 @@ def test_directories_of_topics_name_their_managed_ledger(directory, name):
     "directory",
     [
         (),
-        ("a",),
         ("a", "b"),
         ("a", "b", "c", "d"),
-        ("_other", "b", "c"),
-        ("_unknown", "b", "c"),
         ("_other", "a%2Fb"),
         ("_unknown",),
-        ("", "b", "c"),
-        ("a", "", "c"),
-        ("a", "b", ""),
-        (".", "b", "c"),
         ("a", "..", "c"),
-        ("a", "b", "."),
-        ("a", "b", "%2e"),
-        ("a", "b", "%252E%"),
-        ("a", "b", "a%2Fb"),
-        ("a", "b%2fc", "d"),
-        ("a", "b%2F", "d"),
-        ("a", "%2Fb", "d"),
         ("a", "b%2Fc%2Fd", "e"),
-        ("a%2Fb", "c", "d"),
-        ("a", "b c", "d"),
-        ("a", "ü", "d"),
-        ("a", "b", "ü"),
         ("a", "b", "x y"),
-        ("a", "b", "%20"),
-        ("a", "b", "%FF"),
-        ("a", "b", "%"),
-        ("a", "b", "c/d"),
         ("a", "b", "\udcff"),
-        ("a", "\udcff", "c"),
         ("a", "b", "c\n"),
     ],
 )
@@ -379,9 +316,18 @@ def test_an_invalid_directory_is_told_how_it_is_written(encoded, meant):
 
 @quick
 @given(entities, st.none() | entities, entities, local_names)
-def test_the_directory_of_any_topic_leads_back_to_it(tenant, cluster, namespace, local):
-    parts = [tenant, namespace] if cluster is None else [tenant, cluster, namespace]
+def test_all_spellings_of_any_topic_lead_back_to_it(tenant, cluster, namespace, local):
+    if cluster is None:
+        parts, local = [tenant, namespace], local.replace("/", "-")
+        assert (
+            managed_ledger_of(f"{tenant}/{namespace}/{local}")
+            == f"{tenant}/{namespace}/persistent/{encode_topic(local)}"
+        )
+    else:
+        parts = [tenant, cluster, namespace]
     name = "/".join([*parts, "persistent", encode_topic(local)])
+    assert topic_of(name) == f"persistent://{'/'.join(parts)}/{local}"
+    assert managed_ledger_of(topic_of(name)) == name
     if parse_managed_ledger_name(name) is not None:
         assert managed_ledger_in(directory_of(name)) == name
 

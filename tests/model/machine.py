@@ -11,7 +11,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.model import acts, reading
+from tests.model import acts, reading, schema_acts, typed_reading
 from tests.model.acts import TOPICS, WHOLE, Act, Between
 from tests.model.bucket_model import State, is_whole, rows_of, topics_of
 from tests.model.meetings import Meeting
@@ -20,6 +20,7 @@ from tests.model.world import Actor, World
 
 _IN_MEMORY = Path("/dev/shm")
 """Where bringing a file to disk takes no time."""
+_EACH = (("values", "typed"), ("schema_version", "each"), ("on_undecodable", "null"))
 
 
 class TwoBuckets(RuleBasedStateMachine):
@@ -164,3 +165,28 @@ class StoreRefuses(TwoBuckets):
     @rule(act=acts.ARRIVALS | acts.LOSSES)
     def change(self, act: Act) -> None:
         self.do(0, act, None)
+
+
+class ValuesAreTrue(TwoBuckets):
+    """Clusters change schemas, people save them, import rows by them, and read values as columns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.valued = [(0, 0), (0, 0)]
+        schema_acts.begin(self.world)
+
+    # One rule: of several hypothesis leaves out some in each example, and what goes wrong takes most of these acts.
+    @rule(who=acts.ACTORS, act=schema_acts.ALL, between=schema_acts.MEETINGS)
+    def act(self, who: int, act: Act, between: Between | None) -> None:
+        self.do(who, act, between)
+
+    @invariant()
+    def every_value_is_true(self) -> None:
+        """Somebody who comes anew finds each value as it was written, or that it cannot be decoded."""
+        for number, model in enumerate(self.world.models):
+            present = (model.moment, self.world.saved[number].moment)
+            if model.now and self.valued[number] != present:
+                self.valued[number] = present
+                typed_reading.read(
+                    self.world, self.world.witness, number, WHOLE, how="table", options=_EACH, meeting=None
+                )

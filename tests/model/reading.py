@@ -16,16 +16,13 @@ from tests.model import spark_jobs
 from tests.model.bucket_model import (
     Row,
     State,
-    contents_of,
     is_whole,
-    ledgers_of,
     merged_rows_of,
-    parts_of,
     rows_by_file,
     rows_of,
 )
 from tests.model.meetings import Meeting
-from tests.model.world import USERS_IDS, Actor, World
+from tests.model.world import Actor, World
 
 Select = Callable[[Row], bool]
 
@@ -106,25 +103,8 @@ def require_true(
         [row.value for row in rows_in(state, topic) if select(row)] for state in states if is_whole(state, topic)
     ]
     matching = [len(rows) if isinstance(found, int) else rows for rows in expected]
-    assert matching, f"#11: {what}: returned {found}, and ledgers of it are missing"
-    assert found in matching, (
-        f"{number_of(states, topic, select)}: {what}: returned\n{found}, and there was\n{expected[-1]}"
-    )
-
-
-def number_of(states: Sequence[State], topic: str, select: Select) -> str:
-    """Return what of the issue a wrong answer most likely comes from."""
-    hidden = [
-        ledger_id
-        for state in states
-        for part in parts_of(state, topic)
-        for ledger_id, copies in ledgers_of(state, part).items()
-        if len(contents_of(copies)) > 1
-    ]
-    if hidden:
-        is_own = hidden[0] in USERS_IDS
-        return f"{'#2' if is_own else '#1'}: two ledgers have one id, {hidden[0]}"
-    return "other" if select is _all else "#5: a range of time"
+    assert matching, f"{what}: returned {found}, and ledgers of it are missing"
+    assert found in matching, f"{what}: returned\n{found}, and there was\n{expected[-1]}"
 
 
 def _all(row: Row) -> bool:
@@ -258,14 +238,13 @@ def export(
         assert is_told, f"{what}: {error!r}"
         return
     others = [other for other, is_done in known.items() if is_done and other != number]
-    assert not others, f"#10: {what}, which holds an export of bucket {others}"
+    assert not others, f"{what}, which holds an export of bucket {others}"
     known[number] = True
     whole = [state for state in states if is_whole(state, topic)]
-    assert whole, f"#11: {what}, and ledgers of it are missing"
+    assert whole, f"{what}, and ledgers of it are missing"
     files = _files(folder)
     differences = [_difference(state, model.history, topic, _within(*times), files) for state in whole]
-    reason = "other" if times == (None, None) else "#5: a range of time"
-    assert None in differences, f"{reason}: {what}: {differences[-1]}"
+    assert None in differences, f"{what}: {differences[-1]}"
 
 
 def _files(folder: Path) -> dict[str, list[str]]:

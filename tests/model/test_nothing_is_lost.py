@@ -1,22 +1,11 @@
-"""Several writers, readers, deletions, late ledgers, exports and offloads: not one row is lost, doubled or wrong where all went well.
-
-What a failure says begins with its number in the code that this was first run on, which had all of these:
-
-* #1: two ledgers that were given one id, by two imports, or by an import and a broker;
-* #2: a taken id that was accepted, a skipped or deleted ledger that was not there or still was, by a catalog that was kept;
-* #3: an offload, or a file, that was skipped for another ledger of that id;
-* #5: ranges of time that lacked rows of ledgers which were not created in the order of their ids;
-* #10: an export into the folder of another bucket's;
-* #11: half a topic, whose other half had no data objects any more.
-"""
+"""Several writers, readers, deletions, late ledgers, exports and offloads: not one row is lost, doubled or wrong where all went well."""
 
 import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.model.machine import NothingIsLost, StoreRefuses, TwoBuckets
+from tests.model.machine import NothingIsLost, StoreRefuses, TwoBuckets, ValuesAreTrue
 from tests.model.places import Folder, Place, S3Bucket
 from tests.model.schema_acts import numbers_told
-from tests.model.schema_machine import ValuesAreTrue
 from tests.model.searching import searching
 from tests.model.writing import one_after_another
 from tests.support.s3 import S3Server

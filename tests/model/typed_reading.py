@@ -88,7 +88,7 @@ def read(
     if error is not None:
         require_error(what, error, reading, states, known, expected)
         return
-    assert expected, f"#11: {what}: ledgers of it are missing"
+    assert expected, f"{what}: ledgers of it are missing"
     differences = [_difference(reading, rows) for rows in expected]
     assert None in differences, f"typed: {what}: {differences[-1]}; saved is {known[-1]}"
 
@@ -301,7 +301,7 @@ def export(
         rows = [[one for rows in by_file.values() for one in rows] for by_file in expected]
         require_error(what, error, reading, states, known, rows)
         return
-    assert expected, f"#11: {what}, and ledgers of it are missing"
+    assert expected, f"{what}, and ledgers of it are missing"
     files = {path.stem: found_in(pq.read_table(path)) for path in folder.glob("[0-9]*.parquet")}
     ever = {name for one in model.history for name in rows_by_file(one, topic)}
     differences = [_difference_of_files(reading, by_file, files) for by_file in expected]

@@ -16,7 +16,7 @@ import pytest
 from ledgerfs import Bucket, open_bucket
 from ledgerfs.errors import UndecodableValueError, UnknownSchemaError
 from ledgerfs.formats.schemas.protobuf_schema import protobuf_schema
-from ledgerfs.formats.schemas.schema_info import BY_HAND, SchemaInfo, SchemaVersion, key_value_schema
+from ledgerfs.formats.schemas.schema_info import BY_HAND, SchemaVersion
 from ledgerfs.scan.scan import Scan
 from ledgerfs.scan.typed_values import fields_of_each
 from ledgerfs.schemas.saved_schemas import SavedSchemas
@@ -204,47 +204,6 @@ def require_newest(typed: Bucket, golden_typed: Path, name: str) -> None:
     assert counts(scan, expected) == expected
     are_lost = pc.and_(found.rows["value"].is_valid(), values.is_null())
     assert pc.sum(are_lost).as_py() == sum(expected.values())
-
-
-@for_each("name", ["py-avro", "kv-inline-evolved", "kv-separated-evolved"])
-def test_old_versions_of_which_pulsar_told_nothing_are_as_fastavro_resolves_them(
-    typed: Bucket, golden_typed: Path, name: str
-) -> None:
-    found = topic(golden_typed, TOP + name)
-    _, values = scanned(typed, name, found)
-    written, wanted = (json.loads(avro_of(found.schemas[number]).data) for number in (0, 1))
-    # Java does not compare the names of the outermost records.
-    written["name"] = wanted["name"]
-    column = values.field("value") if name.startswith("kv") else values
-    compared = 0
-    for row in np.flatnonzero(found.versions == 0).tolist():
-        (one,) = plain(column.slice(row, 1).take(pa.array([0])))
-        raw = found.rows["value"][row].as_py()
-        datum = inline_value(raw) if raw is not None and name.startswith("kv-inline") else raw
-        assert (one is None) == (datum is None)
-        if datum is not None:
-            assert one == with_texts(fastavro.schemaless_reader(BytesIO(datum), written, wanted))
-            compared += 1
-    assert compared > 30
-
-
-def avro_of(info: SchemaInfo) -> SchemaInfo:
-    return key_value_schema(info).value if info.type == "KEY_VALUE" else info
-
-
-def inline_value(pair: bytes) -> bytes | None:
-    """Return the second part of a pair."""
-    at = 4 + max(int.from_bytes(pair[:4], "big", signed=True), 0)
-    return None if pair[at : at + 4] == b"\xff" * 4 else pair[at + 4 :]
-
-
-def with_texts(value: Any) -> Any:
-    """Return a value of fastavro's as `plain` gives it."""
-    if isinstance(value, dict):
-        return {name: with_texts(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [with_texts(one) for one in value]
-    return repr(value) if isinstance(value, float) else value
 
 
 @for_each("name", sorted(NOT_DECODED | NOT_RESOLVED))

@@ -21,7 +21,6 @@ from ledgerfs.errors import (
 )
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.scan.json_documents import InferredType
-from ledgerfs.scan.scan import Scan
 from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.json_topics import NAME, entry, ledger, put, told
@@ -104,13 +103,6 @@ def test_names_with_a_nul_stay_different_where_rows_go_to_other_libraries(
     assert pa.table(given) == table
     with pytest.raises(InvalidSchemaError, match="a NUL in names of fields"):
         topic.scan(values="json", schema_version=pa.struct([("price\0", pa.int64())]))
-
-
-def test_nothing_is_read_for_columns_without_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    topic = topic_of(tmp_path, *ORDERS)
-    monkeypatch.setattr(Scan, "_read", lambda *_: pytest.fail("something is read"))
-    assert topic.scan(["key", "entry_id"], values="json").schema.names == ["key", "entry_id"]
-    assert topic.scan(values="json", schema_version=ALL).schema.field("value").type == ALL
 
 
 def in_transaction(number: int, transaction: int, document: object, **fields: object) -> bytes:
@@ -219,28 +211,17 @@ def test_a_type_that_is_given_leaves_out_other_fields(tmp_path_factory: pytest.T
     assert [(one.count, one.first) for one in scan.undecodable] == [(1, "1:1")]
 
 
-@for_each("version", [0, 1, True, "each", "newest", SchemaInfo("INT64"), None, b"{}"])
-def test_versions_say_nothing(tmp_path_factory: pytest.TempPathFactory, version: Any) -> None:
-    tmp_path = tmp_path_factory.mktemp("case")
-    with pytest.raises(InvalidOptionError, match="versions of messages do not matter"):
-        topic_of(tmp_path, *ORDERS).scan(values="json", schema_version=version)
-
-
-@for_each("rows", ["x", -1, True, 1.0])
-def test_rows_that_are_no_number(tmp_path_factory: pytest.TempPathFactory, rows: Any) -> None:
-    tmp_path = tmp_path_factory.mktemp("case")
-    with pytest.raises(
-        InvalidOptionError, match=r"rows=.*: expected a number of values|expected a number of values.*rows="
-    ):
-        topic_of(tmp_path, *ORDERS).json_type(rows)
-
-
-def test_types_that_json_has_not(tmp_path: Path) -> None:
+def test_schemas_and_numbers_that_are_none(tmp_path: Path) -> None:
     topic = topic_of(tmp_path, *ORDERS)
-    with pytest.raises(InvalidSchemaError):
-        topic.scan(values="json", schema_version=pa.struct([("a", pa.duration("s"))]))
-    with pytest.raises(InvalidSchemaError):
-        topic.scan(values="json", schema_version={"type": "record"})
+    for version in (0, 1, True, "each", "newest", SchemaInfo("INT64"), None, b"{}"):
+        with pytest.raises(InvalidOptionError, match="versions of messages do not matter"):
+            topic.scan(values="json", schema_version=version)
+    for rows in ("x", -1, True, 1.0):
+        with pytest.raises(InvalidOptionError, match=r"rows="):
+            topic.json_type(rows)
+    for schema in (pa.struct([("a", pa.duration("s"))]), {"type": "record"}):
+        with pytest.raises(InvalidSchemaError):
+            topic.scan(values="json", schema_version=schema)
 
 
 def test_a_field_that_an_inferred_type_lacks_is_never_left_out_unseen(tmp_path: Path) -> None:

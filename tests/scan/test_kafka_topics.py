@@ -1,13 +1,12 @@
 """Topics with entries in Kafka's format: all that reads them names these alike, and reads the rest if that is asked for."""
 
-import pickle
 from pathlib import Path
 
 import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs.bucket.topic import Topic
-from ledgerfs.errors import KafkaEntryError, LedgerfsError
+from ledgerfs.errors import KafkaEntryError
 from ledgerfs.export.export import export_topic
 from ledgerfs.messages.decode.undecodable import Undecodable
 from ledgerfs.verification.verify import verify
@@ -82,8 +81,3 @@ def test_times_beyond_a_column_are_counted_by_each_kind_of_scan(tmp_path: Path) 
     assert report.undecodable == wanted
     assert export_topic(topic, tmp_path / "out", "jsonl").undecodable_before == 1
     assert topic.message("1:1").event_time is None
-
-
-def test_the_error_survives_pickling() -> None:
-    error: LedgerfsError = KafkaEntryError.of(1, 2, "reason")
-    assert str(pickle.loads(pickle.dumps(error))) == str(error)

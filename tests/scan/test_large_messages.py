@@ -16,7 +16,7 @@ import zstandard
 
 from ledgerfs import open_bucket
 from ledgerfs.bucket.topic import Topic
-from ledgerfs.errors import CorruptMessageError, InvalidOptionError, MessageTooLargeError
+from ledgerfs.errors import CorruptMessageError, MessageTooLargeError
 from ledgerfs.messages.decode import chunks
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord
@@ -267,12 +267,6 @@ def test_what_is_above_the_ceiling_is_no_damage_and_names_the_option(tmp_path):
     assert scan.to_table()["entry_id"].to_pylist() == [0, 2]
     (skipped,) = scan.skipped
     assert f"max_message_bytes={len(plain)}" in skipped.reason
-
-
-@for_each("wrong", [0, -1, 1.5, True, "5 MiB", None])
-def test_a_ceiling_that_is_none_is_told(tmp_path, wrong):
-    with pytest.raises(InvalidOptionError, match="max_message_bytes"):
-        topic_of(tmp_path, [small()]).scan(max_message_bytes=wrong)
 
 
 def test_commands_end_with_2_above_the_ceiling_and_with_1_where_it_is_left_out(tmp_path):

@@ -108,11 +108,3 @@ def test_rows_that_no_column_could_hold_together_are_given_apart() -> None:
     found = list(merged_by_publish_time([stream(rows) for rows in streams]))
     assert [batch.num_rows for batch in found] == [1] * 8
     assert [batch["publish_time"].cast(pa.int64()).to_pylist() for batch in found] == [[time] for time in range(8)]
-
-
-def test_rows_of_one_stream_that_follow_each_other_are_not_copied() -> None:
-    streams = [[(time + 10_000 * number, b"v") for time in range(1000)] for number in range(2)]
-    (first,) = batches(streams[0], [1000])
-    found = list(merged_by_publish_time([iter([first]), batches(streams[1], [1000])]))
-    assert [batch.num_rows for batch in found] == [1000, 1000]
-    assert found[0]["value"].buffers()[2].address == first["value"].buffers()[2].address

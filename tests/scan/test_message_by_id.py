@@ -26,7 +26,7 @@ from tests.support.ledgers import CREATED_MS, offload, put_in_folder
 from tests.support.stores import counting_bucket
 
 GOLDEN = "persistent://public/golden/"
-COMMIT, ABORT = 21, 22
+ABORT = 22
 
 
 def topic_with(folder: Path, *entries: list[bytes], name: str = "orders") -> Topic:
@@ -82,19 +82,6 @@ def test_it_costs_what_reading_its_entry_costs(golden_url: str) -> None:
     store.requests.clear()
     topic.message("26:100")
     assert len(store.requests) == 1
-
-
-def test_far_inside_a_ledger_it_costs_what_reading_its_entry_costs(tmp_path: Path) -> None:
-    made = offload([frame(metadata(sequence_id=i), bytes(100_000)) for i in range(300)], block_size=16 << 20)
-    url = put_in_folder(tmp_path, made)
-    bucket, store = counting_bucket(url)
-    assert bucket.topic("public/default/orders").message("1:150").sequence_id == 150
-    asked = list(store.requests)
-    bucket, store = counting_bucket(url)
-    bucket.ledger(1).read(150, 150)
-    assert asked == store.requests
-    bucket.topic("public/default/orders").message("1:150")
-    assert len(store.requests) == len(asked) + 1  # the second visit
 
 
 # Ids.

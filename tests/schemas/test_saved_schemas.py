@@ -207,14 +207,6 @@ def test_places_of_their_own(tmp_path: Path, s3: S3Server, s3_bucket: str) -> No
         saved_schemas_at(str(tmp_path / "nowhere")).all_versions()
 
 
-def test_names_longer_than_file_systems_take(tmp_path: Path) -> None:
-    saved = saved_schemas_at(str(tmp_path))
-    topics = [f"persistent://public/default/{'å' * 200}{end}" for end in "ab"]
-    for topic, version in zip(topics, (OLD, NEW), strict=True):
-        saved.add(topic, [version])
-    assert saved.all_versions() == {topics[0]: (OLD,), topics[1]: (NEW,)}
-
-
 def test_what_has_no_schemas_is_no_topic(tmp_path: Path) -> None:
     for name in ("", "_other/b/c", "non-persistent://a/b/c", "some ledger/with/persistent/%zz"):
         with pytest.raises(InvalidNameError):
@@ -242,11 +234,6 @@ def test_an_answer_that_is_lost_loses_no_schema(
     assert saved.add(TOPIC, [OLD, NEW]) == 2
     assert saved.versions(TOPIC) == (OLD, NEW)
     assert fault.times == 0
-
-
-def make_bucket(store: RawStore) -> None:
-    for key, data in offload([b"x", b"y"]).objects.items():
-        store.writes.put(key, data, {})
 
 
 @for_each("layout", ["auto", "pulsar_blob", "mapfile"])
@@ -287,7 +274,8 @@ def test_ledgers_in_folders_of_that_name_are_still_read(tmp_path: Path, golden_m
 
 def test_copies_and_repairs_leave_them_alone(s3: S3Server, s3_bucket: str, tmp_path: Path) -> None:
     store = open_store(fsspec.filesystem("s3", **s3.options), s3_bucket)
-    make_bucket(store)
+    for key, data in offload([b"x", b"y"]).objects.items():
+        store.writes.put(key, data, {})
     saved = SavedSchemas(store)
     saved.add(TOPIC, [OLD, NEW])
     bucket = open_bucket(f"s3://{s3_bucket}", s3.options)

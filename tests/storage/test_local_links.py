@@ -20,7 +20,6 @@ from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.layouts.pulsar_blob.remains import remains_of
 from ledgerfs.storage.folders.store import LocalStore
 from ledgerfs.storage.objects import ReadRequest
-from ledgerfs.verification import verify
 from tests.support.invoked import output, run
 from tests.support.ledgers import Offload, offload, put_in_folder
 
@@ -83,16 +82,6 @@ def test_no_view_shows_what_a_link_leads_to(planted: Path) -> None:
     for path in files:
         with pytest.raises(LedgerfsError, match="follow_links=true"):
             fs.cat_file(path)
-
-
-def test_verify_names_the_link(planted: Path, made: Offload) -> None:
-    key = f"{made.uuid}-ledger-1"
-    for options in ((), ("--quick",)):
-        said = output("verify", *options, str(planted), code=3)
-        assert key in said
-        assert "follow_links" in said
-    report = verify(open_bucket(str(planted)))
-    assert [one.kind for one in report.findings if one.key == key] == ["unreadable-object"]
 
 
 def test_a_linked_index_is_named_and_hides_no_other_ledger(folder: Path, made: Offload, tmp_path: Path) -> None:

@@ -170,20 +170,6 @@ def test_retries_are_told_and_the_result_returned_also_in_a_loop() -> None:
     assert tries.number == 3
 
 
-def test_the_last_error_says_how_often_was_tried() -> None:
-    clock = Clock()
-    tries = Tries(clock=clock)
-    error = WrongBodyError("short", key="a", offset=5)
-    once = tries.given_up(error, error)
-    assert str(once) == "a at byte 5: short"
-    failing(error, tries, clock)
-    last = tries.given_up(error, error)
-    assert str(last).startswith(f"a at byte 5: short; tried {tries.number} times in ")
-    assert isinstance(last, WrongBodyError)
-    gone = FileNotFoundError()
-    assert tries.given_up(gone, error) is error
-
-
 @for_each(("text", "seconds"), [("2.5", 2.5), ("", 60), ("soon", 60), ("-1", 60), ("0", 60), ("inf", 60)])
 def test_the_bound_comes_from_the_environment(text: str, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", text)

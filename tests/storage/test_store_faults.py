@@ -7,14 +7,20 @@ from typing import Any
 import fsspec
 import pytest
 
-from ledgerfs.errors import AccessDeniedError, LedgerfsError, ObjectNotFoundError, StaleObjectError, StoreError
+from ledgerfs.errors import (
+    AccessDeniedError,
+    LedgerfsError,
+    ObjectNotFoundError,
+    StoreError,
+    StoreUnreachableError,
+)
 from ledgerfs.storage.object_store import ObjectStore
 from ledgerfs.storage.objects import ReadRequest
 from ledgerfs.storage.opening import open_store
 from ledgerfs.storage.s3.transfers import _THREADS, Transfer
 from ledgerfs.storage.traffic import Traffic
 from tests.support.each import for_each
-from tests.support.s3 import Fault, FaultProxy, S3Server
+from tests.support.s3 import CREDENTIALS, Fault, FaultProxy, S3Server
 from tests.support.tries import without_pauses
 from tests.support.waiting import wait_until
 
@@ -135,28 +141,6 @@ def error_of_each_reader(store: ObjectStore) -> StoreError:
     return caught.value
 
 
-@pytest.mark.usefixtures("_without_pauses")
-def test_a_store_that_refuses_quickly_is_asked_five_times_and_more(faulty: Faulty) -> None:
-    store = faulty(Fault("503", times=4))
-    assert store.read(ReadRequest("a", 0, 10)) == BODY[:10]
-    assert store.traffic.stats().requests == 5
-
-
-@pytest.mark.usefixtures("_without_pauses")
-def test_a_range_that_is_ignored_is_not_even_read(faulty: Faulty) -> None:
-    for start, end in [(1, len(BODY)), (0, 100), (500, 600)]:
-        store = faulty(Fault("unranged"))
-        with pytest.raises(StoreError):
-            store.read(ReadRequest("a", start, end))
-        assert store.traffic.stats().bytes_received == 0
-
-
-def test_a_body_that_comes_slowly_but_steadily_is_waited_for(faulty: Faulty) -> None:
-    store = faulty(Fault("slow"))
-    assert store.read(ReadRequest("a", 0, len(BODY))) == BODY
-    assert store.traffic.stats().requests == 1
-
-
 @for_each(("status", "error", "heads"), [("404", ObjectNotFoundError, 1), ("403", AccessDeniedError, 2)])
 def test_refusals_are_told_at_once(
     status: str, error: type[LedgerfsError], heads: int, faulty: Faulty, proxy: FaultProxy
@@ -170,33 +154,6 @@ def test_refusals_are_told_at_once(
     with pytest.raises(error):
         store.head("a")
     assert [one.method for one in proxy.seen] == ["GET", *["HEAD"] * heads]
-
-
-def test_another_version_than_asked_is_never_used(faulty: Faulty, proxy: FaultProxy) -> None:
-    store = faulty(Fault("replaced"))
-    version = store.head("a").stat.version
-    proxy.seen.clear()
-    with pytest.raises(StaleObjectError) as caught:
-        store.read(ReadRequest("a", 1000, 3000, version))
-    assert (caught.value.key, caught.value.offset) == ("a", 1000)
-    assert len(proxy.seen) == 1
-    proxy.faults = []
-    assert store.read(ReadRequest("a", 1000, 3000, version)) == BODY[1000:3000]
-
-
-def test_an_object_that_shrank_is_told_at_once(faulty: Faulty, s3: S3Server) -> None:
-    store = faulty()
-    before = store.head("a").stat.version
-    s3.client.put_object(Bucket="faults", Key="a", Body=BODY[:10])
-    now = store.head("a").stat.version
-    for start in (5, 5000):
-        with pytest.raises(StaleObjectError):
-            store.read(ReadRequest("a", start, 6000, before))
-        for version in (now, ""):
-            with pytest.raises(StoreError, match="it has 10 bytes") as caught:
-                store.read(ReadRequest("a", start, 6000, version))
-            assert (caught.value.key, caught.value.offset) == ("a", start)
-    assert store.traffic.stats().retries == 0
 
 
 @pytest.mark.usefixtures("_without_pauses")
@@ -236,3 +193,37 @@ def test_a_cancelled_read_is_not_tried_again(
     assert under_way
     assert reading.cancel()
     wait_until(lambda: not under_way, 300)
+
+
+# Stores that are not there, or show nothing.
+
+
+def test_s3_without_credentials_says_so(s3: S3Server) -> None:
+    store = open_store(fsspec.filesystem("s3", endpoint_url=s3.endpoint), "golden")
+    with pytest.raises(AccessDeniedError, match="credentials"):
+        list(store.list_pages())
+
+
+def test_no_repr_shows_credentials(s3: S3Server, s3_bucket: str) -> None:
+    store = open_store(fsspec.filesystem("s3", **s3.options), s3_bucket)
+    assert CREDENTIALS["secret"] not in repr(store) + repr(store._handle) + store.url
+    memory = open_store(fsspec.filesystem("memory"), "/x")
+    assert "@" not in memory.url
+
+
+def test_a_store_that_is_not_there_is_unreachable_soon(
+    monkeypatch: pytest.MonkeyPatch, s3: S3Server, s3_bucket: str
+) -> None:
+    """A store that answered before may be restarting, and is tried for minutes; another one is tried for five seconds."""
+    without_pauses(monkeypatch, bound_s=240)
+    proxy = FaultProxy(s3.address).start()
+    fs = fsspec.filesystem("s3", **proxy.options)
+    known, unknown = open_store(fs, s3_bucket), open_store(fs, s3_bucket)
+    list(known.list_pages())
+    proxy.stop()
+    for store in (known, unknown):
+        with pytest.raises(StoreUnreachableError):
+            list(store.list_pages())
+    # Pauses of 0.1 to 0.8 s are the first four; all later ones have less than 5 s.
+    assert 4 <= unknown.traffic.stats().requests <= 8
+    assert known.traffic.stats().requests >= 36

@@ -1,19 +1,15 @@
 """What is counted and told of the traffic with a store."""
 
-import asyncio
 import logging
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import fsspec
 import pytest
 
-from ledgerfs.errors import LedgerfsError
 from ledgerfs.storage.objects import ReadRequest
 from ledgerfs.storage.opening import open_store
-from ledgerfs.storage.sent_requests import Asked, Sent
 from ledgerfs.storage.traffic import Traffic, TrafficStats
 from tests.support.children import is_true_in_child
 from tests.support.s3 import CREDENTIALS, Fault, FaultProxy, S3Server
@@ -38,11 +34,6 @@ def test_threads_lose_no_count() -> None:
     assert traffic.stats().as_dict()["requests"] == 40_000
 
 
-def test_an_unknown_counter_is_an_error() -> None:
-    with pytest.raises(KeyError):
-        Traffic().count(request=1)
-
-
 def test_a_pickle_is_empty_and_a_child_counts_on() -> None:
     traffic = Traffic()
     traffic.count(hits=1)
@@ -56,26 +47,6 @@ def test_a_pickle_is_empty_and_a_child_counts_on() -> None:
     with traffic._lock:  # held by the parent at the moment of the fork
         assert is_true_in_child(count)
     assert traffic.stats().hits == 1
-
-
-@pytest.mark.parametrize("kind", ["file", "memory", "s3"])
-def test_every_store_counts_what_it_sends_and_gets(kind: str, tmp_path: Path, s3: S3Server, s3_bucket: str) -> None:
-    roots = {"file": str(tmp_path), "memory": f"/{s3_bucket}", "s3": s3_bucket}
-    fs = fsspec.filesystem(kind, **(s3.options if kind == "s3" else {}))
-    fs.pipe_file(f"{roots[kind]}/a", BODY)
-    store = open_store(fs, roots[kind])
-    assert store.traffic.stats() == TrafficStats()
-    list(store.list_pages())
-    store.head("a")
-    store.read(ReadRequest("a", 0, 10))
-    store.start(ReadRequest("a", 10, 30)).result()
-    list(store.read_many([ReadRequest("a", 30, 60)]))
-    with (tmp_path / "out").open("wb") as out:
-        store.send(ReadRequest("a", 60, 100), out.fileno())
-    with pytest.raises(LedgerfsError):
-        store.read(ReadRequest("missing", 0, 7))
-    assert store.traffic.stats() == TrafficStats(requests=7, bytes_asked=107, bytes_received=100)
-    assert pickle.loads(pickle.dumps(store)).traffic.stats() == TrafficStats()
 
 
 def test_each_request_is_told_without_credentials(
@@ -101,31 +72,3 @@ def test_each_request_is_told_without_credentials(
     assert "20 bytes in" in texts[3]
     assert texts[3].endswith("try 2: ok")
     assert not any(secret in text for text in texts for secret in CREDENTIALS.values())
-
-
-def test_retries_are_a_warning_when_they_take_long(caplog: pytest.LogCaptureFixture) -> None:
-    asked = Asked("GET", "a", 0, 10)
-    with caplog.at_level(logging.DEBUG, "ledgerfs.store"):
-        asked.tell_retry(ConnectionResetError(), 1, 0.1, 0.1)
-        asked.tell_retry(ConnectionResetError(), 7, 12.0, 5.0)
-    assert [record.levelno for record in caplog.records] == [logging.INFO, logging.WARNING]
-
-
-def test_a_request_that_is_cancelled_is_told_and_counted(caplog: pytest.LogCaptureFixture) -> None:
-    traffic = Traffic()
-    with caplog.at_level(logging.DEBUG, "ledgerfs.store"):
-        sent = Sent(Asked("GET", "a", 0, 10), traffic).__enter__()
-        sent.received = 4
-        sent.__exit__(asyncio.CancelledError, asyncio.CancelledError(), None)
-    assert caplog.records[0].getMessage().endswith("cancelled")
-    assert traffic.stats() == TrafficStats(requests=1, bytes_asked=10, bytes_received=4)
-
-
-def test_nothing_is_formatted_while_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: Asked) -> str:
-        raise AssertionError("formatted")
-
-    monkeypatch.setattr(Asked, "__str__", fail)
-    with Sent(Asked("GET", "a", 0, 10), Traffic()):
-        pass
-    Asked("GET", "a").tell_retry(ConnectionResetError(), 1, 0.1, 0.1)

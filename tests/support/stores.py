@@ -1,12 +1,14 @@
 """Stores that remember what was asked of them, and a filesystem as those of clouds."""
 
+from collections.abc import Iterator
 from typing import Any, ClassVar, Self
 
 from fsspec.implementations.memory import MemoryFileSystem
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import open_bucket
-from ledgerfs.storage.objects import ReadRequest
+from ledgerfs.errors import ArchivedObjectError
+from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
 
 
 class CountingStore:
@@ -30,6 +32,40 @@ class CountingStore:
     @property
     def bytes_read(self) -> int:
         return sum(request.end - request.start for request in self.requests)
+
+
+class LateStore(CountingStore):
+    """Lists the objects of an earlier moment, as pages of a listing are of different ones.
+
+    Attributes
+    ----------
+    unlisted
+        Keys that are not listed yet.
+    listed_still
+        Objects that are listed, although they may have gone.
+    is_refusing
+        Whether HEAD of what is not listed is refused.
+    heads
+        How many objects were asked for by HEAD.
+
+    """
+
+    unlisted: tuple[str, ...] = ()
+    listed_still: tuple[ObjectStat, ...] = ()
+    is_refusing = False
+    heads = 0
+
+    def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
+        for page in self.store.list_pages(prefix):
+            yield [stat for stat in page if stat.key not in self.unlisted]
+        yield list(self.listed_still)
+
+    def head(self, key: str) -> ObjectHead:
+        self.heads += 1
+        if self.is_refusing and key in self.unlisted:
+            raise ArchivedObjectError("the object is archived", key=key)
+        found: ObjectHead = self.store.head(key)
+        return found
 
 
 def counting_bucket(url: str) -> tuple[Bucket, CountingStore]:

@@ -3,36 +3,307 @@
 Whatever schemas make is read back from files: equal, but for what the page says that a library cannot hold.
 """
 
+import base64
 import csv
 import io
 import json
 import re
+import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import duckdb
+import fastavro
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from google.protobuf import message_factory
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from ledgerfs import Bucket, export_topic, open_bucket
-from ledgerfs.formats.schemas.protobuf_schema import FIELDS_PROPERTY
-from ledgerfs.formats.schemas.schema_info import SchemaInfo
+from ledgerfs.formats.schemas.protobuf_schema import FIELDS_PROPERTY, pool_of
+from ledgerfs.formats.schemas.schema_info import ANY_VERSION, BY_HAND, SchemaInfo, SchemaVersion
 from ledgerfs.messages.values.decoders import decoder_of
-from ledgerfs.spark.source.spark_types import SparkColumns, Unheld
+from ledgerfs.schemas.saved_schemas import SavedSchemas
+from ledgerfs.spark.source.spark_types import SparkColumns
 from ledgerfs.tables.parquet_columns import stored_schema
 from ledgerfs.tables.table_files import write_table
 from tests.support.each import for_each
+from tests.support.entries import frame, metadata
 from tests.support.json_topics import put, told
+from tests.support.ledgers import offload, put_in_folder
+from tests.support.protobuf import P, file_of
 from tests.support.typed_golden import plain
-from tests.support.typed_json import slow_json
-from tests.support.value_types import AVRO, LONG, PROTOBUF, arrow_values, bucket_of_every_type, primitive_cases
+
+# Every type that a schema can give a value, with values of it: as writers other than ours encode them, and as Arrow holds them.
+
+DAY_MS, DAY_NS = 86_400_000, 86_400_000_000_000
+UUID = "0f8fad5b-d9cb-469f-a165-70867728950e"
+LONG = Decimal("-12345678901234567890123456789012345678.90")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A type of a schema, and two values of it.
+
+    Attributes
+    ----------
+    schema
+        The type, in the words of its schema.
+    written
+        The values as their writer takes them.
+    arrow
+        The values as Arrow takes them, if that is another way.
+    documents
+        The values as JSON has them, if that is another way than the first.
+    in_json
+        The values of these documents as Arrow takes them, if they are not those of ``arrow``.
+
+    """
+
+    schema: Any
+    written: tuple[Any, Any]
+    arrow: tuple[Any, Any] | None = None
+    documents: tuple[Any, Any] | None = None
+    in_json: tuple[Any, Any] | None = None
+
+    @property
+    def values(self) -> list[Any]:
+        return list(self.arrow or self.written)
+
+    @property
+    def json_values(self) -> list[Any]:
+        return list(self.in_json or self.values)
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _bytes(schema: Any, first: bytes, second: bytes) -> Case:
+    return Case(schema, (first, second), documents=(_base64(first), _base64(second)))
+
+
+def _logical(kind: str, name: str, first: int, second: int) -> Case:
+    return Case({"type": kind, "logicalType": name}, (first, second))
+
+
+def _decimal(schema: dict[str, Any], first: str, second: str) -> Case:
+    numbers = Decimal(first), Decimal(second)
+    return Case({**schema, "logicalType": "decimal"}, numbers, documents=(first, second), in_json=(first, second))
+
+
+def _fixed(name: str, size: int, **more: Any) -> dict[str, Any]:
+    return {"type": "fixed", "name": name, "size": size, **more}
+
+
+def _field(name: str, kind: Any) -> dict[str, Any]:
+    return {"name": name, "type": kind}
+
+
+_NODE = {"type": "record", "name": "Node", "fields": [_field("n", "int"), _field("next", ["null", "Node"])]}
+_PAIR = {"type": "record", "name": "Pair", "fields": [_field("a", "int"), _field("b", "string")]}
+_EMPTY = {"type": "record", "name": "Empty", "fields": []}
+
+AVRO: dict[str, Case] = {
+    "null": Case("null", (None, None)),
+    "boolean": Case("boolean", (True, False)),
+    "int": Case("int", (-(2**31), 2**31 - 1)),
+    "long": Case("long", (-(2**63), 2**63 - 1)),
+    "float": Case("float", (0.5, -1.25)),
+    "double": Case("double", (0.1, 1e300)),
+    "bytes": _bytes("bytes", b"\xff\x00", b""),
+    "string": Case("string", ("é漢", "")),
+    "int, date": _logical("int", "date", 20_758, -1),
+    "int, time-millis": _logical("int", "time-millis", 1, DAY_MS - 1),
+    "long, time-micros": _logical("long", "time-micros", 1, DAY_MS * 1000 - 1),
+    "long, timestamp-millis": _logical("long", "timestamp-millis", -1, 1_793_491_200_123),
+    "long, timestamp-micros": _logical("long", "timestamp-micros", -1, 1_793_491_200_123_456),
+    "long, timestamp-nanos": _logical("long", "timestamp-nanos", -1, 1_793_491_200_123_456_789),
+    "long, local-timestamp-millis": _logical("long", "local-timestamp-millis", -1, 1_793_491_200_123),
+    "long, local-timestamp-micros": _logical("long", "local-timestamp-micros", -1, 1_793_491_200_123_456),
+    "long, local-timestamp-nanos": _logical("long", "local-timestamp-nanos", -1, 1_793_491_200_123_456_789),
+    "bytes or fixed, decimal of 1 to 38 digits": _decimal(
+        {"type": "bytes", "precision": 20, "scale": 4}, "-1234567890123456.7890", "0.0001"
+    ),
+    "bytes or fixed, decimal of 39 to 76 digits": _decimal(
+        {**_fixed("F20", 20), "precision": 40, "scale": 2}, str(LONG), "0.01"
+    ),
+    "bytes, decimal of more than 76 digits": _bytes(
+        {"type": "bytes", "logicalType": "decimal", "precision": 80, "scale": 2}, b"\x01", b"\xff\xff"
+    ),
+    "string, uuid": Case({"type": "string", "logicalType": "uuid"}, (UUID, "any text")),
+    "fixed(16), uuid": Case(
+        _fixed("F16u", 16, logicalType="uuid"),
+        (bytes.fromhex(UUID.replace("-", "")), bytes(16)),
+        (UUID, "00000000-0000-0000-0000-000000000000"),
+        (UUID, "any text"),
+        (UUID, "any text"),
+    ),
+    "fixed(12), duration": _bytes(_fixed("F12", 12, logicalType="duration"), bytes(range(12)), bytes(12)),
+    "fixed(4)": _bytes(_fixed("F4", 4), b"abc\xff", bytes(4)),
+    "fixed(300)": _bytes(_fixed("F300", 300), bytes(300), b"\xff" * 300),
+    "fixed(0)": _bytes(_fixed("F0", 0), b"", b""),
+    "enum": Case({"type": "enum", "name": "Color", "symbols": ["RED", "GREEN"]}, ("RED", "GREEN")),
+    "array of int": Case({"type": "array", "items": "int"}, ([1, 2], [])),
+    "array of [null, string]": Case({"type": "array", "items": ["null", "string"]}, ([None, "a"], [])),
+    "map of long": Case({"type": "map", "values": "long"}, ({"a": 1, "b": -1}, {}), ([("a", 1), ("b", -1)], [])),
+    "record of a: int, b: string": Case(_PAIR, ({"a": 1, "b": "x"}, {"a": 2, "b": ""})),
+    "record without fields": Case(_EMPTY, ({}, {})),
+    "[null, long]": Case(["null", "long"], (None, 7)),
+    "[long], a union of one": Case(["long"], (1, 7)),
+    "[null, string, int], a union of several": Case(
+        ["null", "string", "int"], ("a", 7), ({"string": "a", "int": None}, {"string": None, "int": 7})
+    ),
+    "record of n: int, next: [null, itself]": Case(
+        _NODE,
+        ({"n": 1, "next": None}, {"n": 1, "next": {"n": 2, "next": None}}),
+        ({"n": 1, "next": None}, {"n": 1, "next": b"\x04\x00"}),
+        in_json=({"n": 1, "next": None}, {"n": 1, "next": '{"n":2,"next":null}'}),
+    ),
+    "int, of an unknown logical type": _logical("int", "odd", 1, -1),
+}
+"""The types of Avro, by what the docs call them."""
+
+_NUMBERS = {
+    "double": (P.TYPE_DOUBLE, 0.1, -1e300), "float": (P.TYPE_FLOAT, 0.5, -1.25),
+    "int32": (P.TYPE_INT32, -(2**31), 2**31 - 1), "int64": (P.TYPE_INT64, -(2**63), 2**63 - 1),
+    "sint32": (P.TYPE_SINT32, -(2**31), 2**31 - 1), "sint64": (P.TYPE_SINT64, -(2**63), 2**63 - 1),
+    "sfixed32": (P.TYPE_SFIXED32, -(2**31), 2**31 - 1), "sfixed64": (P.TYPE_SFIXED64, -(2**63), 2**63 - 1),
+    "uint32": (P.TYPE_UINT32, 0, 2**32 - 1), "uint64": (P.TYPE_UINT64, 0, 2**64 - 1),
+    "fixed32": (P.TYPE_FIXED32, 0, 2**32 - 1), "fixed64": (P.TYPE_FIXED64, 0, 2**64 - 1),
+    "bool": (P.TYPE_BOOL, True, False), "string": (P.TYPE_STRING, "é漢", ""), "bytes": (P.TYPE_BYTES, b"\xff\x00", b""),
+}  # fmt: skip
+_ROOT = ".p.M"
+
+PROTOBUF: dict[str, Case] = {
+    **{name: Case((kind, "plain"), (first, second)) for name, (kind, first, second) in _NUMBERS.items()},
+    "enum": Case((".p.E", "plain"), (1, 77), ("E_1", "77")),
+    "oneof, a member string": Case((P.TYPE_STRING, "choice"), ("", None)),
+    "oneof, another member int64": Case((P.TYPE_INT64, "choice"), (None, 7)),
+    "message of n: int32": Case((".p.Inner", "plain"), (None, {"n": 7})),
+    "repeated sint32": Case((P.TYPE_SINT32, "repeated"), ([1, -2], [])),
+    "map<int32, message>": Case((P.TYPE_INT32, ".p.Inner"), ({1: {"n": 7}}, {}), ([(1, {"n": 7})], [])),
+    "optional int64": Case((P.TYPE_INT64, "optional"), (None, 0)),
+    "a message inside itself": Case((_ROOT, "plain"), (None, {}), (None, b"")),
+}
+"""The kinds of fields of Protobuf (proto3), by what the docs call them."""
+
+PRIMITIVES = {
+    "BOOLEAN": ">?", "INT8": ">b", "INT16": ">h", "INT32": ">i", "INT64": ">q", "FLOAT": ">f", "DOUBLE": ">d",
+    "DATE": ">q", "TIME": ">q", "TIMESTAMP": ">q", "INSTANT": ">qi", "LOCAL_DATE": ">q", "LOCAL_TIME": ">q",
+    "LOCAL_DATE_TIME": ">qq",
+}  # fmt: skip
+_PRIMITIVE_VALUES: dict[str, tuple[Any, Any]] = {
+    "BOOLEAN": (True, False),
+    "FLOAT": (0.5, -1.25),
+    "DOUBLE": (0.1, 1e300),
+    "INSTANT": ((-1, 999_999_999), (1_793_491_200, 123_456_789)),
+    "LOCAL_DATE_TIME": ((-1, DAY_NS - 1), (20_758, 43_200_123_456_789)),
+    "TIME": (1, DAY_MS - 1),
+    "LOCAL_TIME": (1, DAY_NS - 1),
+}
+_UNITS = {"INSTANT": 1_000_000_000, "LOCAL_DATE_TIME": DAY_NS}
+
+
+def primitive_cases() -> dict[str, tuple[list[bytes], list[Any]]]:
+    """Return two payloads of each primitive type, and their values as Arrow takes them."""
+    found: dict[str, tuple[list[bytes], list[Any]]] = {
+        "STRING": (["é漢".encode(), b""], ["é漢", ""]),
+        "BYTES": ([b"\xff\x00", b""], [b"\xff\x00", b""]),
+    }
+    for name, how in PRIMITIVES.items():
+        values = [one if isinstance(one, tuple) else (one,) for one in _PRIMITIVE_VALUES.get(name, (-1, 100))]
+        arrow = [one[0] * _UNITS[name] + one[1] if name in _UNITS else one[0] for one in values]
+        found[name] = [struct.pack(how, *one) for one in values], arrow
+    return found
+
+
+def bucket_of_every_type(folder: Path) -> Bucket:
+    """Return a bucket of topics with two values and a tombstone: ``avro``, ``json``, ``protobuf``, ``pair``, and the primitive types."""
+    schema = _avro_schema()
+    descriptors, payloads = _protobuf_payloads()
+    topics: dict[str, tuple[SchemaInfo, list[bytes]]] = {
+        "avro": (SchemaInfo("AVRO", json.dumps(schema).encode()), _avro_payloads(schema)),
+        "json": (SchemaInfo("JSON", json.dumps(schema).encode()), _documents()),
+        "protobuf": (SchemaInfo("PROTOBUF_NATIVE", descriptors), payloads),
+        "pair": (_pair_schema(), [_pair(b"k", 1), _pair(None, -1)]),
+        **{name: (SchemaInfo(name), made) for name, (made, _) in primitive_cases().items()},
+    }
+    for number, (name, (_, values)) in enumerate(topics.items(), 1):
+        entries = [*(frame(metadata(), one) for one in values), frame(metadata(value_is_null=True))]
+        ledger = offload(entries, number, name=f"public/types/persistent/{name}", uuid=number)
+        put_in_folder(folder, ledger)
+    bucket = open_bucket(f"file://{folder}")
+    saved = SavedSchemas(bucket.raw_store)
+    for name, (info, _) in topics.items():
+        saved.add(f"persistent://public/types/{name}", [SchemaVersion(ANY_VERSION, info, source=BY_HAND, saved_ms=1)])
+    return bucket
+
+
+def _avro_schema() -> dict[str, Any]:
+    fields = [_field(f"f{number}", case.schema) for number, case in enumerate(AVRO.values())]
+    return {"type": "record", "name": "Root", "fields": fields}
+
+
+def _avro_payloads(schema: dict[str, Any]) -> list[bytes]:
+    made = []
+    for row in (0, 1):
+        sink = io.BytesIO()
+        fastavro.schemaless_writer(
+            sink, schema, {f"f{number}": case.written[row] for number, case in enumerate(AVRO.values())}
+        )
+        made.append(sink.getvalue())
+    return made
+
+
+def _documents() -> list[bytes]:
+    rows = (
+        {f"f{number}": (case.documents or case.written)[row] for number, case in enumerate(AVRO.values())}
+        for row in (0, 1)
+    )
+    return [json.dumps(row).encode() for row in rows]
+
+
+def _protobuf_payloads() -> tuple[bytes, list[bytes]]:
+    """Return a schema of PROTOBUF_NATIVE, and values of it that Google's classes encode."""
+    fields = [(f"f{number}", number, *case.schema) for number, case in enumerate(PROTOBUF.values(), 1)]
+    files = file_of({"Inner": [("n", 1, P.TYPE_INT32, "plain")], _ROOT.rpartition(".")[2]: fields}, "proto3")
+    pool = pool_of(FileDescriptorSet.FromString(files))
+    kind = message_factory.GetMessageClass(pool.FindMessageTypeByName(_ROOT[1:]))
+    made = []
+    for row in (0, 1):
+        given = {f"f{number}": case.written[row] for number, case in enumerate(PROTOBUF.values(), 1)}
+        made.append(kind(**{name: one for name, one in given.items() if one is not None}).SerializeToString())
+    told = {"fileDescriptorSet": _base64(files), "rootMessageTypeName": _ROOT[1:], "rootFileDescriptorName": "a.proto"}
+    return json.dumps(told).encode(), made
+
+
+def _pair_schema() -> SchemaInfo:
+    properties = {"kv.encoding.type": "INLINE", "key.schema.type": "STRING", "value.schema.type": "INT32"}
+    return SchemaInfo("KEY_VALUE", b'{"key": "", "value": ""}', properties)
+
+
+def _pair(key: bytes | None, value: int) -> bytes:
+    size = struct.pack(">i", -1 if key is None else len(key))
+    return size + (key or b"") + struct.pack(">ii", 4, value)
+
+
+def arrow_values(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """Return values as an array of a type, and a null after them; times may be given as numbers."""
+    if pa.types.is_struct(kind) and not kind.num_fields:
+        return pa.Array.from_buffers(kind, 3, [pa.py_buffer(b"\x03")])
+    return pa.array([*values, None], kind)
+
+
+# The page.
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "reference" / "value-types.md"
 TOPICS = ("avro", "json", "protobuf")
@@ -284,106 +555,7 @@ def test_parquet_is_read_back(every_type: Bucket, topic: str, tmp_path: Path) ->
             assert plain(made.cast(one.type)) == stored_plain(expected), (reader, one)
 
 
-@for_each("topic", TOPICS)
-def test_streams_are_read_as_they_are(every_type: Bucket, topic: str) -> None:
-    """Without a file: what takes Arrow."""
-    whole = scanned(every_type, topic)
-    held = whole.select([one.name for one in whole.schema if not pa.types.is_decimal256(one.type)])
-    scan = every_type.topic(f"public/types/{topic}").scan(["value"], values="typed", flatten=True)
-    frame = pa.Table.from_pandas(scan.to_pandas(types_mapper=pd.ArrowDtype), preserve_index=False)
-    for made, expected in (
-        (frame, whole),
-        (pl.DataFrame(held).to_arrow(), held),
-        (duckdb.from_arrow(held).to_arrow_table(), held),
-    ):
-        for one in expected.schema:
-            assert plain(made[one.name].combine_chunks().cast(one.type)) == plain(
-                expected[one.name].combine_chunks()
-            ), one
-
-
-@for_each("topic", TOPICS)
-def test_json_lines_and_csv_are_read_back(every_type: Bucket, topic: str, tmp_path: Path) -> None:
-    whole = scanned(every_type, topic)
-    for kind in ("jsonl", "csv"):
-        folder = tmp_path / topic / kind
-        export_topic(
-            every_type.topic(f"public/types/{topic}"), folder, kind, columns=["value"], values="typed", flatten=True
-        )
-    (lines,), (table,) = ((tmp_path / topic / kind).glob(f"*.{kind}") for kind in ("jsonl", "csv"))
-    objects = [json.loads(line) for line in lines.read_text().splitlines()]
-    by_polars = pl.read_csv(table, infer_schema=False)
-    by_pandas = pd.read_csv(table, dtype=str, keep_default_na=False)
-    for one in whole.schema:
-        column = whole[one.name].combine_chunks()
-        name = f"{one.name}_base64" if is_bytes(one.type) else one.name
-        texts = slow_json(column)
-        expected = [None if text is None else json.loads(text) for text in texts]
-        assert [row.get(name) for row in objects] == expected, one
-        cells = [as_cell(value, text) for value, text in zip(expected, texts, strict=True)]
-        assert by_polars[name].fill_null("").to_list() == by_pandas[name].tolist() == cells, one
-
-
-def is_bytes(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind))
-
-
-def as_cell(value: Any, text: str | None) -> str:
-    """Return what CSV has of a value: strings as they are, everything else as JSON."""
-    if text is None:
-        return ""
-    return value if isinstance(value, str) else text
-
-
 def stored_plain(array: pa.Array) -> list[Any]:
     """Return values as Parquet has them: true for structs without fields."""
     empty = pa.types.is_struct(array.type) and not array.type.num_fields
     return [None if one is None else True for one in plain(array)] if empty else plain(array)
-
-
-# What the page says that a library cannot hold.
-
-
-@pytest.fixture
-def wide_decimals(tmp_path: Path) -> Path:
-    path = tmp_path / "x.parquet"
-    batch = pa.RecordBatch.from_arrays([pa.array([LONG], pa.decimal256(40, 2))], ["x"])
-    path.write_bytes(written(batch, "parquet"))
-    return path
-
-
-def test_wide_decimals_are_whole_in_pandas_alone(wide_decimals: Path) -> None:
-    table = pq.read_table(wide_decimals)
-    assert pd.read_parquet(wide_decimals)["x"].tolist() == [LONG]
-    with pytest.raises(pl.exceptions.InvalidOperationError, match="precision must be between 1 and 38"):
-        pl.read_parquet(wide_decimals)
-    with pytest.raises(BaseException, match="Int256"):  # of pyo3, and no Exception
-        pl.DataFrame(table)
-    assert duckdb.sql(f"from '{wide_decimals}'").fetchall() == [(float(LONG),)]
-    with pytest.raises(duckdb.NotImplementedException, match="Decimal"):
-        duckdb.from_arrow(table)
-    form = SparkColumns.of(table.schema)
-    (batch,) = table.to_batches()
-    assert form.of_batch(batch, Unheld("t"))["x"].to_pylist() == [str(LONG)]
-
-
-def test_large_integers_beside_nulls_are_whole_with_arrows_types_in_pandas() -> None:
-    file = written(pa.RecordBatch.from_arrays([pa.array([2**63 - 1, None])], ["x"]), "parquet")
-    assert pd.read_parquet(io.BytesIO(file))["x"][0] == float(2**63)
-    assert pd.read_parquet(io.BytesIO(file), dtype_backend="pyarrow")["x"][0] == 2**63 - 1
-
-
-def test_nanoseconds_of_a_day_need_arrows_types_in_pandas() -> None:
-    file = written(pa.RecordBatch.from_arrays([pa.array([1], pa.time64("ns"))], ["x"]), "parquet")
-    with pytest.raises(pa.ArrowInvalid, match="non-zero nanoseconds"):
-        pd.read_parquet(io.BytesIO(file))
-    assert pd.read_parquet(io.BytesIO(file), dtype_backend="pyarrow")["x"].dtype == pd.ArrowDtype(pa.time64("ns"))
-
-
-def test_structs_that_pandas_wrote_need_arrows_types_in_pandas(tmp_path: Path) -> None:
-    table = pa.table({"x": pa.array([{"a": 1}, None])})
-    table.to_pandas(types_mapper=pd.ArrowDtype).to_parquet(tmp_path / "x.parquet")
-    with pytest.raises(TypeError, match="not understood"):
-        pd.read_parquet(tmp_path / "x.parquet")
-    again = pd.read_parquet(tmp_path / "x.parquet", dtype_backend="pyarrow")
-    assert pa.Table.from_pandas(again)["x"].combine_chunks() == table["x"].combine_chunks()

@@ -1,9 +1,10 @@
 """The suite for layouts fails, by the right test, for a layout that breaks one promise, and for none that keeps them all."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -96,215 +97,156 @@ def stream_that_numbers_ledgers(spans: Sequence[Span]) -> Iterator[tuple[int, En
     return ((spans[number].ledger.ref.ledger_id, batch) for number, batch in stream_of_broken(spans))
 
 
-class TakesAll(Broken):
-    def begin_listing(self) -> Any:
+def broken(**methods: Any) -> type[Broken]:
+    """Return a layout with other methods; each gets the layout, whose ``real`` is the sound one."""
+    return type("OneBroken", (Broken,), methods)
+
+
+def broken_reader(**methods: Any) -> type[Broken]:
+    """Return a layout whose readers have other methods."""
+    return broken(reader=type("OneBrokenReader", (BrokenReader,), methods))
+
+
+def listing_that_takes(taken: Callable[[Any, Any], list[ObjectStat]]) -> type[Broken]:
+    """Return a layout that leaves other objects of a page to others."""
+
+    def begin_listing(self: Broken) -> Any:
         listing = self.real.begin_listing()
-        take = listing.take
+        return SimpleNamespace(take=lambda page: taken(listing, page), tables=listing.tables)
 
-        class Greedy:
-            def take(self, page: Any) -> list[ObjectStat]:
-                take(page)
-                return []
-
-            def tables(self) -> Any:
-                return listing.tables()
-
-        return Greedy()
+    return broken(begin_listing=begin_listing)
 
 
-class LeavesIndexes(Broken):
-    def begin_listing(self) -> Any:
-        listing = self.real.begin_listing()
-
-        class Shy:
-            def take(self, page: Any) -> list[ObjectStat]:
-                return listing.take(page) + [stat for stat in page if stat.key.endswith("-index")]
-
-            def tables(self) -> Any:
-                return listing.tables()
-
-        return Shy()
+def take_all(listing: Any, page: Any) -> list[ObjectStat]:
+    listing.take(page)
+    return []
 
 
-class FindsOneTooFew(Broken):
-    def load(self, *arguments: Any) -> FoundLedgers:
-        found = self.real.load(*arguments)
-        return FoundLedgers(found.ledgers[:-1], found.remains)
+def leave_indexes(listing: Any, page: Any) -> list[ObjectStat]:
+    return [*listing.take(page), *(stat for stat in page if stat.key.endswith("-index"))]
 
 
-class TellsTheWrongLast(Broken):
-    def load(self, *arguments: Any) -> FoundLedgers:
-        found = self.real.load(*arguments)
-        found.ledgers["last_entry"] -= 1
-        return found
+def load_one_too_few(self: Any, *arguments: Any) -> FoundLedgers:
+    found = self.real.load(*arguments)
+    return FoundLedgers(found.ledgers[:-1], found.remains)
 
 
-class KnowsNothingFromBefore(Broken):
-    def load(self, listing: Any, previous: Any, *arguments: Any) -> FoundLedgers:
-        return self.real.load(listing, None, *arguments)
+def load_the_wrong_last(self: Any, *arguments: Any) -> FoundLedgers:
+    found: FoundLedgers = self.real.load(*arguments)
+    found.ledgers["last_entry"] -= 1
+    return found
 
 
-class BelievesWhatItKnew(Broken):
-    """Takes rows of an earlier catalog without a look at the versions of objects."""
-
-    known: Any = None
-
-    def load(self, listing: Any, previous: Any, names: Any, places: Any, progress: Any) -> FoundLedgers:
-        found = self.real.load(listing, previous, names, places, progress)
-        if previous is not None and found.ledgers.size == previous.ledgers.size:
-            names.row_of(previous.names[0])
-            return FoundLedgers(previous.ledgers.copy(), found.remains)
-        return found
+def load_what_was_known(self: Any, listing: Any, previous: Any, names: Any, *rest: Any) -> FoundLedgers:
+    """Take rows of an earlier catalog without a look at the versions of objects."""
+    found: FoundLedgers = self.real.load(listing, previous, names, *rest)
+    if previous is not None and found.ledgers.size == previous.ledgers.size:
+        names.row_of(previous.names[0])
+        return FoundLedgers(previous.ledgers.copy(), found.remains)
+    return found
 
 
-class IgnoresTheVersion(Broken):
-    def open_ledger(self, ref: LedgerRef) -> Any:
-        objects = tuple((role, replace(stat, version="")) for role, stat in ref.objects)
-        return super().open_ledger(replace(ref, objects=objects))
+def open_any_version(self: Broken, ref: LedgerRef) -> Any:
+    objects = tuple((role, replace(stat, version="")) for role, stat in ref.objects)
+    return Broken.open_ledger(self, replace(ref, objects=objects))
 
 
-class ChecksNothing(Broken):
-    def check_catalog(self, catalog: Any, open_ledger: Any) -> Any:
-        return []
+def cry_wolf(self: Broken, ledger: Any, on_read: Any, digest: Any = None) -> Any:
+    check = Broken.check_ledger(self, ledger, on_read, digest)
+    check.findings.append(Finding(Severity.DAMAGE, "checksum-mismatch", "there is a wolf"))
+    return check
 
 
-class CriesWolf(Broken):
-    def check_ledger(self, ledger: Any, on_read: Any, digest: Any = None) -> Any:
-        check = super().check_ledger(ledger, on_read, digest)
-        check.findings.append(Finding(Severity.DAMAGE, "checksum-mismatch", "there is a wolf"))
-        return check
+def count_no_bytes(self: Broken, ledger: Any, on_read: Any, digest: Any = None) -> Any:
+    return Broken.check_ledger(self, ledger, lambda count: None, digest)
 
 
-class CountsNoBytes(Broken):
-    def check_ledger(self, ledger: Any, on_read: Any, digest: Any = None) -> Any:
-        return super().check_ledger(ledger, lambda count: None, digest)
+def feed_no_digest(self: Broken, ledger: Any, on_read: Any, digest: Any = None) -> Any:
+    check = Broken.check_ledger(self, ledger, on_read, None if digest is None else digest.copy())
+    check.digest = digest
+    return check
 
 
-class FeedsNoDigest(Broken):
-    def check_ledger(self, ledger: Any, on_read: Any, digest: Any = None) -> Any:
-        check = super().check_ledger(ledger, on_read, None if digest is None else digest.copy())
-        check.digest = digest
-        return check
+def shifted(self: Any, first: int, last: int, on_damage: Any = None) -> Iterator[EntryBatch]:
+    return (replace(one, first_entry=one.first_entry + 1) for one in self.real.batches(first, last, on_damage))
 
 
-class DropsTheLastOfAStream(Broken):
-    class reader(BrokenReader):  # type: ignore[assignment]  # noqa: N801
-        @property
-        def stream(self) -> Any:
-            return stream_without_the_last
+def ended_by_damage(self: Any, first: int, last: int, on_damage: Any = None) -> Iterator[EntryBatch]:
+    try:
+        yield from self.real.batches(first, last, on_damage)
+    except CorruptLedgerError:
+        return
 
 
-class NumbersSpansByLedgers(Broken):
-    class reader(BrokenReader):  # type: ignore[assignment]  # noqa: N801
-        @property
-        def stream(self) -> Any:
-            return stream_that_numbers_ledgers
+def silent_about_damage(self: Any, first: int, last: int, on_damage: Any = None) -> Any:
+    return self.real.batches(first, last, None if on_damage is None else lambda *one: None)
 
 
-class ShiftsIds(Broken):
-    class reader(BrokenReader):  # type: ignore[assignment]  # noqa: N801
-        def batches(self, first: int, last: int, on_damage: Any = None) -> Iterator[EntryBatch]:
-            return (replace(one, first_entry=one.first_entry + 1) for one in self.real.batches(first, last, on_damage))
+def with_errors_of_python(self: Any, first: int, last: int, on_damage: Any = None) -> Iterator[EntryBatch]:
+    try:
+        yield from self.real.batches(first, last, on_damage)
+    except EntryRangeError:
+        raise
+    except LedgerfsError as error:
+        raise ValueError(str(error)) from error
 
 
-class EndsWhereDamageBegins(Broken):
-    class reader(BrokenReader):  # type: ignore[assignment]  # noqa: N801
-        def batches(self, first: int, last: int, on_damage: Any = None) -> Iterator[EntryBatch]:
-            try:
-                yield from self.real.batches(first, last, on_damage)
-            except CorruptLedgerError:
-                return
+def glance_too_short(self: Any, entry: int, size: int) -> Glance:
+    found = self.real.glance(entry, size)
+    return Glance(found.front, len(found.front))
 
 
-class TellsNoDamage(Broken):
-    class reader(BrokenReader):  # type: ignore[assignment]  # noqa: N801
-        def batches(self, first: int, last: int, on_damage: Any = None) -> Iterator[EntryBatch]:
-            return self.real.batches(first, last, None if on_damage is None else lambda *one: None)
+def refuse_to_pickle(self: Any) -> Any:
+    raise TypeError("a lock")
 
 
-class ReadsWhatIsThere(Broken):
-    class reader(BrokenReader):  # type: ignore[assignment]  # noqa: N801
-        def read(self, first: int, last: int) -> Any:
-            return self.real.read(max(first, 0), min(last, self.real.last_entry))
+def records_that_lack_one(self: Any) -> Any:
+    file = self.real.records()
+    return SimpleNamespace(size=file.size, read=lambda start, end: file.read(start, max(start, end - 1)))
 
 
-class RaisesItsOwn(Broken):
-    class reader(BrokenReader):  # type: ignore[assignment]  # noqa: N801
-        def batches(self, first: int, last: int, on_damage: Any = None) -> Iterator[EntryBatch]:
-            try:
-                yield from self.real.batches(first, last, on_damage)
-            except EntryRangeError:
-                raise
-            except LedgerfsError as error:
-                raise ValueError(str(error)) from error
+DROPS_THE_LAST = broken_reader(stream=property(lambda _: stream_without_the_last))
+NUMBERS_BY_LEDGERS = broken_reader(stream=property(lambda _: stream_that_numbers_ledgers))
+SHIFTS_IDS = broken_reader(batches=shifted)
+RAISES_ITS_OWN = broken_reader(batches=with_errors_of_python)
 
-
-class CutsAnywhere(Broken):
-    class reader(BrokenReader):  # type: ignore[assignment]  # noqa: N801
-        def cuts(self) -> Any:
-            return np.sort(self.real.cuts())[::-1]
-
-
-class GlancesTooShort(Broken):
-    class reader(BrokenReader):  # type: ignore[assignment]  # noqa: N801
-        def glance(self, entry: int, size: int) -> Glance:
-            found = self.real.glance(entry, size)
-            return Glance(found.front, len(found.front))
-
-
-class DoesNotPickle(Broken):
-    class reader(BrokenReader):  # type: ignore[assignment]  # noqa: N801
-        def __reduce__(self) -> Any:
-            raise TypeError("a lock")
-
-
-class RecordsLackOne(Broken):
-    class reader(BrokenReader):  # type: ignore[assignment]  # noqa: N801
-        def records(self) -> Any:
-            file = self.real.records()
-
-            class Short:
-                size = file.size
-
-                def read(self, start: int, end: int) -> bytes:
-                    return file.read(start, max(start, end - 1))
-
-            return Short()
-
-
-class DescribesByObjects(Broken):
-    class reader(BrokenReader):  # type: ignore[assignment]  # noqa: N801
-        def describe(self) -> dict[str, Any]:
-            return {**self.real.describe(), "ref": self.real.ref}
-
-
-OF_LISTINGS = {
-    "test_it_takes_its_own_objects_and_no_others": [TakesAll, LeavesIndexes],
-    "test_every_ledger_is_a_row": [FindsOneTooFew, TellsTheWrongLast],
-    "test_a_second_listing_reads_nothing_again": [KnowsNothingFromBefore],
-    "test_what_was_replaced_since_is_read_again": [BelievesWhatItKnew],
+NOTICED = {
+    "test_it_takes_its_own_objects_and_no_others": [listing_that_takes(take_all), listing_that_takes(leave_indexes)],
+    "test_every_ledger_is_a_row": [broken(load=load_one_too_few), broken(load=load_the_wrong_last)],
+    "test_a_second_listing_reads_nothing_again": [
+        broken(load=lambda self, listing, previous, *arguments: self.real.load(listing, None, *arguments))
+    ],
+    "test_what_was_replaced_since_is_read_again": [broken(load=load_what_was_known)],
+    "test_any_range_is_that_part_of_the_whole": [DROPS_THE_LAST],
+    "test_ledgers_are_streamed_one_after_the_other": [DROPS_THE_LAST, NUMBERS_BY_LEDGERS],
+    "test_every_entry_is_what_was_written": [SHIFTS_IDS],
+    "test_batches_tell_ids_and_places": [SHIFTS_IDS],
+    "test_entries_that_are_not_there_are_refused": [
+        broken_reader(read=lambda self, first, last: self.real.read(max(first, 0), min(last, self.real.last_entry)))
+    ],
+    "test_cuts_are_entries_where_reading_can_begin": [broken_reader(cuts=lambda self: np.sort(self.real.cuts())[::-1])],
+    "test_a_glance_is_the_front_of_an_entry": [broken_reader(glance=glance_too_short)],
+    "test_readers_and_what_they_read_pickle": [broken_reader(__reduce__=refuse_to_pickle)],
+    "test_records_are_the_file_of_entries": [broken_reader(records=records_that_lack_one)],
+    "test_what_is_told_of_a_ledger_agrees": [
+        broken_reader(describe=lambda self: {**self.real.describe(), "ref": self.real.ref})
+    ],
+    "test_a_ledger_that_was_replaced_is_stale": [broken(open_ledger=open_any_version)],
+    "test_each_damage_is_found": [broken(check_catalog=lambda self, catalog, open_ledger: [])],
+    "test_a_sound_ledger_is_found_to_be_sound": [
+        broken(check_ledger=cry_wolf),
+        broken(check_ledger=count_no_bytes),
+        broken(check_ledger=feed_no_digest),
+    ],
+    "test_what_is_cut_anywhere_never_lacks_entries_without_a_word": [
+        broken_reader(batches=ended_by_damage),
+        RAISES_ITS_OWN,
+    ],
+    "test_damaged_entries_are_told_and_the_others_are_read": [broken_reader(batches=silent_about_damage)],
+    "test_any_flipped_bit_gives_entries_or_our_error": [RAISES_ITS_OWN],
+    "test_an_object_that_is_gone_is_named": [RAISES_ITS_OWN],
 }
-OF_READERS = {
-    "test_any_range_is_that_part_of_the_whole": [DropsTheLastOfAStream],
-    "test_ledgers_are_streamed_one_after_the_other": [DropsTheLastOfAStream, NumbersSpansByLedgers],
-    "test_every_entry_is_what_was_written": [ShiftsIds],
-    "test_batches_tell_ids_and_places": [ShiftsIds],
-    "test_entries_that_are_not_there_are_refused": [ReadsWhatIsThere],
-    "test_cuts_are_entries_where_reading_can_begin": [CutsAnywhere],
-    "test_a_glance_is_the_front_of_an_entry": [GlancesTooShort],
-    "test_readers_and_what_they_read_pickle": [DoesNotPickle],
-    "test_records_are_the_file_of_entries": [RecordsLackOne],
-    "test_what_is_told_of_a_ledger_agrees": [DescribesByObjects],
-}
-OF_DAMAGE = {
-    "test_a_ledger_that_was_replaced_is_stale": [IgnoresTheVersion],
-    "test_each_damage_is_found": [ChecksNothing],
-    "test_a_sound_ledger_is_found_to_be_sound": [CriesWolf, CountsNoBytes, FeedsNoDigest],
-    "test_what_is_cut_anywhere_never_lacks_entries_without_a_word": [EndsWhereDamageBegins, RaisesItsOwn],
-    "test_damaged_entries_are_told_and_the_others_are_read": [TellsNoDamage],
-    "test_any_flipped_bit_gives_entries_or_our_error": [RaisesItsOwn],
-    "test_an_object_that_is_gone_is_named": [RaisesItsOwn],
-}
+"""By the test of the suite that notices them, layouts that break a promise."""
 
 
 class FewCuts(LayoutTests):
@@ -327,42 +269,15 @@ def run(kind: type[Broken], test: str, folder: Path) -> None:
     method(**{name: given[name] for name in signature(method).parameters})
 
 
-def require_noticed(test: str, kinds: list[type[Broken]], folder: Path) -> None:
-    """Check that a test of the suite fails for each broken layout, and only because of that."""
-    within = folder / test
+@for_each(("test", "kinds"), NOTICED.items())
+def test_a_broken_promise_is_noticed(test: str, kinds: list[type[Broken]], tmp_path: Path) -> None:
+    """A test of the suite fails for each broken layout, and only because of that."""
+    within = tmp_path / test
     within.mkdir()
     run(Broken, test, within / "sound")
-    for kind in kinds:
+    for number, kind in enumerate(kinds):
         try:
-            run(kind, test, within / kind.__name__)
+            run(kind, test, within / str(number))
         except (Exception, pytest.fail.Exception):  # noqa: BLE001  (whatever the suite fails with)
             continue
-        pytest.fail(f"{test} does not notice {kind.__name__}")
-
-
-@for_each(("test", "kinds"), OF_LISTINGS.items())
-def test_a_broken_promise_of_a_listing_is_noticed(test: str, kinds: list[type[Broken]], tmp_path: Path) -> None:
-    require_noticed(test, kinds, tmp_path)
-
-
-@for_each(("test", "kinds"), OF_READERS.items())
-def test_a_broken_promise_of_a_reader_is_noticed(test: str, kinds: list[type[Broken]], tmp_path: Path) -> None:
-    require_noticed(test, kinds, tmp_path)
-
-
-@for_each(("test", "kinds"), OF_DAMAGE.items())
-def test_a_broken_promise_about_damage_is_noticed(test: str, kinds: list[type[Broken]], tmp_path: Path) -> None:
-    require_noticed(test, kinds, tmp_path)
-
-
-class TestPassesAllOn(LayoutTests):
-    """What only passes everything on keeps all promises, with ledgers of many cuts."""
-
-    @staticmethod
-    def open_layout(store: Any) -> Any:
-        return Broken(store)
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def sample(cls) -> SampleBucket:
-        return made_up()
+        pytest.fail(f"{test} does not notice broken layout {number}")
