@@ -23,7 +23,7 @@ def dumps(context: click.Context, /, *, bucket: str, cluster: str | None, as_jso
     \b
     Examples:
       ledgerfs cluster dumps s3://tier
-      ledgerfs cluster retention s3://tier/_ledgerfs/dumps/<cluster>/<name>
+      ledgerfs cluster cursors s3://tier/_ledgerfs/dumps/<cluster>/<name>
     """
     # These import numpy and fsspec, which --help does not need.
     from ledgerfs_cluster.snapshot.kept_dumps import dumps_store, kept_dumps
