@@ -76,7 +76,7 @@ def test_no_command_takes_paths_in_another_way() -> None:
         for param in command.params
         if isinstance(param.type, click.Path | click.File | LocalPath)
     }
-    assert len(found) == 48
+    assert len(found) == 47
     assert all(isinstance(one, LocalPath) for one in found.values())
 
 

@@ -10,7 +10,7 @@ import pytest
 from ledgerfs import open_bucket
 from ledgerfs.bucket.partition_plan import plan_partitions
 from ledgerfs.bucket.wanted_topics import wanted_ledgers
-from ledgerfs.errors import NotFoundError
+from ledgerfs.errors import NotFoundError, UnsupportedFormatError
 from ledgerfs.formats.ledger_metadata import DigestType
 from ledgerfs_cluster.formats.bookkeeper.digests import Digest
 from tests.cluster.support.live_clusters import CLOSED, TOPIC, LiveCluster, messages
@@ -128,17 +128,10 @@ def test_topics_of_many_ledgers_and_names(cluster: LiveCluster) -> None:
     assert both.count() == 2 * sum(range(3, 8))
 
 
-@pytest.mark.parametrize("has_namesake", [False, True], ids=["alone", "beside a topic of its name"])
-def test_a_v1_namespace_of_the_name_of_the_domain(cluster: LiveCluster, has_namesake: bool) -> None:
-    names = [f"persistent://t/c/persistent{rest}" for rest in ("/x", "/y", "")[: 2 + has_namesake]]
-    for number, name in enumerate(names):
-        cluster.write_ledger(name, messages(3 + number))
-        cluster.roll_over(name)
-        cluster.add_cursor(name, "s", (cluster.list_of(name).ledgers[0].ledger_id, 1))
-    bucket = opened(cluster)
-    assert sorted(one.name for one in bucket.topics()) == sorted(names)
-    for name in names:
-        assert entries_of(bucket, name) == cluster.entries_of(name) != []
+def test_a_v1_namespace_of_the_name_of_the_domain_is_refused_by_its_path(cluster: LiveCluster) -> None:
+    cluster.write_ledger("persistent://t/c/persistent/x", messages(3))
+    with pytest.raises(UnsupportedFormatError, match="/managed-ledgers/t/c/persistent/persistent/x"):
+        opened(cluster).topics()
 
 
 @pytest.mark.parametrize("compression", [LZ4, ZLIB, ZSTD])

@@ -8,6 +8,7 @@ import pytest
 
 from tests.cluster.support.large_clusters import LEDGER_BYTES, MARK, Shape, write_large_dump
 
+ROOT = Path(__file__).parents[3]
 SMALL = Shape(topics=20, ledgers=10, bookies=20, missing=20, orphans=5)
 """What is read first, so that what is loaded and compiled once is not counted."""
 SHAPE = Shape(topics=2_000, ledgers=10, bookies=200, missing=200, orphans=250)
@@ -17,15 +18,16 @@ import resource, sys, time
 from pathlib import Path
 from ledgerfs_cluster.snapshot.surveying import survey_dump
 from ledgerfs_cluster.snapshot.policies import BrokerDefaults
-from ledgerfs_cluster.rules import cursors, retention
+from ledgerfs_cluster.rules import cursors
 from ledgerfs_cluster.rules.loss import under_replicated
 from ledgerfs_cluster.check.suspects import suspects_of
+from tests.cluster.support.retained import retained
 
 def all_of(path):
     survey = survey_dump(Path(path), lambda *_: None)
     defaults = BrokerDefaults()
     now = survey.read_ms
-    yield sum(one.size for one in retention.retention(survey, defaults, now))
+    yield sum(int(one.ledgers.sizes[list(one.trim.going)].sum()) for one in retained(survey, defaults).values())
     yield sum(one.held_size for one in cursors.cursors(survey, defaults, now))
     suspects = suspects_of(survey, [], now, 0)
     yield suspects.unnamed.rows.size
@@ -44,7 +46,7 @@ def test_a_million_ledgers_would_take_few_bytes_each(tmp_path: Path) -> None:
     paths = [tmp_path / "small.json.zst", tmp_path / "large.json.zst"]
     for path, shape in zip(paths, (SMALL, SHAPE), strict=True):
         write_large_dump(path, shape)
-    done = subprocess.run([sys.executable, "-c", PROGRAM, *paths], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", PROGRAM, *paths], capture_output=True, text=True, check=True, cwd=ROOT)
     trimmed, held, orphans, under_replicated, grown_kib = map(int, done.stdout.split())
     assert trimmed == SHAPE.topics * (MARK + 1) * LEDGER_BYTES
     assert held == SHAPE.topics * (MARK + 1) * LEDGER_BYTES
