@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from ledgerfs.cache.disk_files import DiskFiles
-from ledgerfs.cache.disk_sweep import room, sweep
+from ledgerfs.cache.disk_sweep import is_behind, room, sweep
 from ledgerfs.cache.sealed_file import SealedWriter
 from ledgerfs.cache.untrusted_folders import open_own_folder
 from ledgerfs.formats.buffers import Buffer
@@ -152,6 +152,9 @@ class DiskRanges:
 
     def _write(self, name: str, data: Buffer) -> None:
         folder = self._files.folder.require()
+        if is_behind(folder, self._files.folder.max_bytes):
+            sweep(folder, self._files.folder.max_bytes)
+            return
         if room(folder) < len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         with self._files.part(name, waits=False) as part:

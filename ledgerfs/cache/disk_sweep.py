@@ -28,6 +28,7 @@ _LOCK = f"sweep{PART}"
 _PAGE = 4096
 _SWEEP_SECONDS = 86400.0
 _SWEEP_SHARE = 20
+_STOP_SHARE = 10
 _TARGET = 0.9
 _MIN_FREE = 1 << 30
 _FREE_SHARE = 20
@@ -63,6 +64,11 @@ def count_written(folder: Path, size: int, bound: int) -> None:
     is_long_ago = abs(time.time() - found.st_atime) > _SWEEP_SECONDS
     if found.st_size * _PAGE >= bound // _SWEEP_SHARE or is_long_ago:
         sweep(folder, bound)
+
+
+def is_behind(folder: Path, bound: int) -> bool:
+    """Whether sweeps do not keep pace: 10 % of the bound were written since the last one. Then what can be fetched again is not written."""
+    return _written(folder) * _PAGE >= max(bound // _STOP_SHARE, _PAGE)
 
 
 def sweep(folder: Path, bound: int, *, is_full: bool = False) -> None:

@@ -324,10 +324,10 @@ def hammer(folder: Path, bound: int, seed: int) -> None:
     ranges, chance, found, began = Ranges(folder, bound), random.Random(seed), 0, time.monotonic()
     while found < 300:
         assert time.monotonic() < began + 2 * HANGING, f"only {found} ranges were found"
-        start = chance.randrange(4) * 40_000
-        found += ranges.read(str(chance.randrange(6)), start, start + chance.choice((100, 39_000)))
+        start = chance.randrange(30) * 40_000
+        found += ranges.read(str(chance.randrange(2)), start, start + chance.choice((100, 39_000)))
         if chance.random() < 0.01:
-            ranges.forget(str(chance.randrange(6)))
+            ranges.forget(str(chance.randrange(2)))
 
 
 def hammer_in_process(folder: Path, bound: int, seed: int) -> None:
@@ -362,8 +362,8 @@ def test_processes_and_threads_that_share_a_small_folder_read_what_was_put(folde
     for process in processes:
         process.join()
     assert [process.exitcode for process in processes] == [0] * number
-    # Each thread may be a range beyond, and one sweeps while the others write.
-    assert bound // 2 < most <= bound + number * 2 * 2 * 40_960
+    # Sweeps leave 90 %, 10 % may be written until the next, and each process may have a range under way in its writer and its readers.
+    assert bound // 2 < most <= bound + number * 5 * 40_960
     disk_sweep.sweep(folder, bound)
     assert held(folder) <= 0.9 * bound
     assert parts(folder) == []
