@@ -31,6 +31,8 @@ from interop.stages import stage
 from interop.waiting import wait_until
 
 NAMESPACE = workload.NAMESPACE
+# Names of Pulsar 1 are restored under others alone.
+OTHER_NAMESPACE = "public/others"
 TYPED = tuple(f"persistent://{NAMESPACE}/typed-{name}" for name in ("evolved", "deleted"))
 EVENTS = f"persistent://{NAMESPACE}/events"
 SUBSCRIBED = f"persistent://{NAMESPACE}/subscribed"
@@ -111,13 +113,13 @@ def lent_lost_cluster(folder: Path, classes: Path, keys: KeyPair) -> Iterator[Lo
     chance = random.Random(SEED)
     with lent_live_cluster(folder / "lost") as live:
         java = JavaClient(live.cluster, classes, keys)
-        workload.prepare(live.cluster)
+        workload.prepare(live.cluster, OTHER_NAMESPACE)
         live.cluster.admin.set_retention(NAMESPACE, -1, -1)
         topics: list[str] = []
         for number in range(2):
             with stage("recovery: produce"):
-                workload.produce(live.cluster, java, number)
-            topics = workload.topics(live.cluster)
+                workload.produce(live.cluster, java, number, OTHER_NAMESPACE)
+            topics = workload.topics(live.cluster, OTHER_NAMESPACE)
             # Of the second round a third of the topics is offloaded: of the others only disks have it.
             with stage("recovery: offload"):
                 for topic in topics if number == 0 else chance.sample(topics, len(topics) // 3):

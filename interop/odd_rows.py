@@ -23,7 +23,7 @@ _KEYS = [(None, None), ("", None), ("ключ", None), (None, b""), (None, b"\xf
 _ORDERING_KEYS = [None, b"", b"order\x00"]
 _VALUES = [None, b"", b"value \xfe\xdc\xde\xad"]
 _PROPERTIES: list[dict[str, str] | None] = [None, {}, {"": "", "ü": "värde"}]
-_EVENT_TIMES = [None, 1, 1_700_000_000_000]
+_EVENT_TIMES = [None, 946_684_800_001, 1_700_000_000_000]
 
 
 def write_odd_rows(folder: Path) -> None:

@@ -39,12 +39,12 @@ def make_workload(cluster: Cluster, java: JavaClient) -> Workload:
     return Workload(ledgers)
 
 
-def prepare(cluster: Cluster) -> None:
-    """Make namespaces, and the partitioned topic."""
+def prepare(cluster: Cluster, old: str = OLD_NAMESPACE) -> None:
+    """Make namespaces, one of the name ``old`` among them, and the partitioned topic."""
     make_tenant(cluster)
     admin = cluster.admin
     admin.make_namespace(NAMESPACE)
-    admin.make_namespace(OLD_NAMESPACE)
+    admin.make_namespace(old)
     admin.call("PUT", f"v2/persistent/{NAMESPACE}/partitioned/partitions", 3)
 
 
@@ -53,14 +53,14 @@ def make_tenant(cluster: Cluster) -> None:
     cluster.admin.call("PUT", "v2/tenants/public", {"allowedClusters": ["interop"], "adminRoles": []}, accept=(409,))
 
 
-def produce(cluster: Cluster, java: JavaClient, round_number: int) -> None:
+def produce(cluster: Cluster, java: JavaClient, round_number: int, old: str = OLD_NAMESPACE) -> None:
     """Produce one round of all kinds of messages with both clients, and end the ledgers."""
-    java.produce(NAMESPACE, OLD_NAMESPACE, seed=SEED, round_number=round_number)
+    java.produce(NAMESPACE, old, seed=SEED, round_number=round_number)
     PythonClient(cluster.service_url, NAMESPACE, java.keys).produce(seed=SEED, round_number=round_number)
-    for topic in topics(cluster):
+    for topic in topics(cluster, old):
         cluster.admin.unload(topic)
 
 
-def topics(cluster: Cluster) -> list[str]:
+def topics(cluster: Cluster, old: str = OLD_NAMESPACE) -> list[str]:
     """Return the topics of the workload that are there by now."""
-    return [*cluster.admin.topics(NAMESPACE), *cluster.admin.topics(OLD_NAMESPACE)]
+    return [*cluster.admin.topics(NAMESPACE), *cluster.admin.topics(old)]
