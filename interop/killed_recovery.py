@@ -14,7 +14,6 @@ from ledgerfs_cluster.pulsar_admin.schemas import AdminApi
 from ledgerfs_cluster.recovery import recovery
 from ledgerfs_cluster.recovery.checking.pulsar_service import PulsarService
 from ledgerfs_cluster.recovery.restoring import Restoring
-from ledgerfs_cluster.recovery.settings import schemas
 from ledgerfs_cluster.zookeeper.changes import ClusterLock
 
 
@@ -34,7 +33,7 @@ STEPS = {
     "namespaces are made": Step(recovery, "make_namespaces", is_after=True),
     "a strategy is lifted": Step(AdminApi, "register"),
     "some schemas are set": Step(AdminApi, "register", 3, is_after=True),
-    "schemas are set, and the strategy is not put back": Step(schemas, "_put_back"),
+    "schemas are set, and the strategies are not": Step(recovery, "set_strategies"),
     "a snapshot is published": Step(PulsarService, "publish", 1, is_after=True),
     "the first topic is about to be made": Step(Restoring, "_commit_of", 1, is_after=True),
     "some topics are made": Step(ClusterLock, "commit", 9, is_after=True),

@@ -20,7 +20,7 @@ FIRST = ("--topics", "public/typed/(avro-(deleted|evolved|part|txn|random).*|typ
 STEPS = (
     "a strategy is lifted",
     "some schemas are set",
-    "schemas are set, and the strategy is not put back",
+    "schemas are set, and the strategies are not",
     "the first topic is about to be made",
     "some topics are made",
     "partitions are counted",
