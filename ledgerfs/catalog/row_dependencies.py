@@ -51,11 +51,16 @@ class Basis:
 
     def latest(self, ids: Int64, since: Int64) -> int:
         """Return the greatest of the numbers ``since`` of the ledgers ``ids``, ascending, that rows depend on; -1 without any."""
-        sources = since[np.isin(ids, self.sources)].max(initial=-1)
+        latest = -1
+        if self.sources:
+            places = np.searchsorted(ids, self.sources)
+            latest = max(
+                (int(since[at]) for at in places[places < ids.size] if int(ids[at]) in self.sources), default=-1
+            )
         if self.first is None or self.last is None:
-            return int(sources)
+            return latest
         low, high = np.searchsorted(ids, self.first, "left"), np.searchsorted(ids, self.last, "right")
-        return int(since[low:high].max(initial=sources))
+        return int(since[low:high].max(initial=latest))
 
     @classmethod
     def of(cls, ids: tuple[int, int, int], found: "Unsettled", sources: Iterable[int]) -> "Basis":

@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from ledgerfs.formats.array_types import Int64
 
 _NONE = (np.zeros(0, np.int64), np.zeros(0, np.int64))
-_UNSEEN = "what came behind that, if anything, may be gone as well, and is not in the files"
+_UNSEEN = "later entries and ledgers may be gone, too, and are not in the files"
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A ledger whose file stays as it is, though it may lack rows or have others than the topic now."""
+    """A ledger of which rows may be missing in the files, or be others by now, and why no export can tell."""
 
     ledger_id: int
     reason: str
@@ -77,8 +77,7 @@ class ExportReport:
     missing
         Ledgers of the topic of which the bucket has only a part; they have no files.
     held
-        Ledgers whose files should be written again and cannot be, since a ledger that they have rows of is gone, or fewer entries are
-        listed than were exported; and ledgers that are gone, behind which more may have come than was exported.
+        Ledgers of which rows may be missing in the files, or be others by now, each with the reason; all later runs name them again.
 
     """
 
@@ -183,7 +182,8 @@ def export_listed(
         missing = {(one.ledger_id, ending): one for ending, part in parts.items() for one in part.missing}
         due = export.due(ledgers)
         export.check_gone(missing, is_trimmed=topic.bucket.source.may_trim)
-        lacking = (f"{ledger_id}{ending}" for (ledger_id, ending), one in missing.items() if not one.is_unclear)
+        # Of one whose id is unknown there is no file that it could have.
+        lacking = (f"{one.known_id}{ending}" for (_, ending), one in missing.items() if one.known_id is not None)
         folder.await_files([*(one.name for one in due), *lacking])
         for ledger in due:
             try:
@@ -258,11 +258,11 @@ class _Export:
             return False
         is_changed = not known.is_of(one.ref) or self._is_stale(one.ending, known)
         if is_changed or not self._folder.has_file(one.name):
-            lost = known.lost_by_another(one.ref, self._listed[one.ending][0].tolist())
+            lost = known.lost_by_another(one.ref, self._listed[one.ending][0])
             if lost is None:
                 return False
             why = "though it may lack rows" if is_changed else "though it is not as it was written"
-            self._hold(one.ref.ledger_id, f"its file stays as it is, {why}: another one would lack {lost}")
+            self._hold(one.ref.ledger_id, f"its file stays as it is, {why}: a new one would lack {lost}")
         elif known.is_open:
             self._folder.note_end(one.name, one.ref)
         self.report.kept += known.rows > 0
@@ -288,9 +288,11 @@ class _Export:
                 is_last = is_trimmed and key[0] == folder.ends.get(key[1])
                 reason = self._reason_of_gone(name, key[1], known, is_last=is_last)
             elif name not in folder.awaited:
-                reason = "its file is in the record of no export, and the ledger is not there"
+                reason = "its file is in the record of no export, and the ledger is gone"
             else:
-                reason = None if key in missing else "an export before this made no file of it, and it is gone"
+                reason = (
+                    None if key in missing else "an earlier export found it and wrote no file of it, and it is gone"
+                )
             if reason is not None:
                 self._hold(key[0], reason)
 
@@ -304,7 +306,7 @@ class _Export:
             return f"it had transactions without an outcome, or chunks without an end, and is gone: {_UNSEEN}"
         if not known.basis.is_by_times and self._is_stale(ending, known):
             return "it is gone, and a ledger came since that may change its rows: its file stays as it is"
-        return f"it was the last one of the export before this, and is gone: {_UNSEEN}" if is_last else None
+        return f"it was the last ledger of an earlier export, and is gone: {_UNSEEN}" if is_last else None
 
     def _hold(self, ledger_id: int, reason: str) -> None:
         self.report.held.append(Held(ledger_id, reason))

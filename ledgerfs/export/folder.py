@@ -17,12 +17,15 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Any, BinaryIO, Self
 
+import numpy as np
+
 from ledgerfs.cache.untrusted_folders import make_new, open_plain
 from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.catalog.row_dependencies import Basis
 from ledgerfs.errors import ExportFolderError, InvalidOptionError
 from ledgerfs.export.folder_lock import naming, shared
 from ledgerfs.export.identity import what_differs
+from ledgerfs.formats.array_types import Int64
 
 RECORD_NAME = ".ledgerfs-export.json"
 
@@ -83,11 +86,11 @@ class Exported:
         """Whether its file is of a ledger as it is now: of the same objects, or one that was written then and has the same entries."""
         return self.version == ref.version or (self.is_open and self.last_entry == ref.last_entry >= 0)
 
-    def lost_by_another(self, ref: LedgerRef, present: Iterable[int]) -> str | None:
-        """Return what its file has that one made now would lack, if the topic has these ledgers; None for nothing."""
-        gone = sorted(set(self.basis.sources).difference(present))
+    def lost_by_another(self, ref: LedgerRef, ids: Int64) -> str | None:
+        """Return what its file has that one made now would lack, if the topic has the ledgers ``ids``; None for nothing."""
+        gone = np.setdiff1d(self.basis.sources, ids).tolist() if self.basis.sources else []
         if gone:
-            return f"rows of {', '.join(f'ledger {one}' for one in gone)}, which is not there any more"
+            return f"rows of ledgers that are gone: {', '.join(map(str, gone))}"
         if (self.is_open or ref.is_open) and ref.last_entry < self.last_entry:
             return f"entries up to {self.last_entry}, and the ledger is listed up to entry {ref.last_entry} now"
         return None
@@ -196,12 +199,12 @@ class ExportFolder:
 
     @property
     def awaited(self) -> Collection[str]:
-        """The ledgers that exports have met, and made no file of."""
+        """The ledgers that exports have found, and written no file of yet, by the names of their files."""
         return self._record.awaited
 
     def await_files(self, names: Iterable[str]) -> None:
-        """Record ledgers that have no files yet: if they are gone before they are exported, all later runs name them."""
-        self._record.awaited = sorted({*self._record.awaited, *names})
+        """Record ledgers that have no files yet: if they are deleted before they are exported, all later runs name them."""
+        self._record.awaited.update(names)
         self._save()
 
     def unrecorded(self) -> list[str]:
@@ -216,8 +219,7 @@ class ExportFolder:
             with naming(self._file(name)):
                 self._file(name).unlink(missing_ok=True)
         self._record.ledgers[name] = exported
-        if name in self._record.awaited:
-            self._record.awaited.remove(name)
+        self._record.awaited.discard(name)
         if (exported.rows and len(self._record.ledgers) < _FEW_LEDGERS) or time.monotonic() >= self._save_after:
             self._save()
 
@@ -252,7 +254,7 @@ class ExportFolder:
         began = time.monotonic()
         saved = replace(record or self._record, is_whole=is_whole)
         with _replacing(self.path / RECORD_NAME) as file:
-            file.write(json.dumps(asdict(saved), indent=1).encode())
+            file.write(json.dumps(asdict(saved) | {"awaited": sorted(saved.awaited)}, indent=1).encode())
         ended = time.monotonic()
         self._save_after = ended + (ended - began) * _SHARE_OF_SAVING
 
@@ -272,7 +274,7 @@ class _Record:
     ledgers: dict[str, Exported] = field(default_factory=dict)
     run: int = 0
     ends: dict[str, int] = field(default_factory=dict)
-    awaited: list[str] = field(default_factory=list)
+    awaited: set[str] = field(default_factory=set)
     version: int = _VERSION
     is_whole: bool = False
 
@@ -298,7 +300,7 @@ class _Record:
         found = json.loads(text)
         contents, suffix, ledgers = dict(found["contents"]), str(found["suffix"]), dict(found["ledgers"])
         _ = contents["bucket"]["url"]
-        awaited = list(found["awaited"])
+        awaited = set(found["awaited"])
         if found["version"] != _VERSION or not all(map(parsed_name, [*ledgers, *awaited])):
             raise ValueError(found["version"])
         records = {name: _exported(**one) for name, one in ledgers.items()}

@@ -407,7 +407,7 @@ def test_rows_that_came_from_ledgers_which_are_gone_stay(tmp_path: Path) -> None
     topic = put(tmp_path / "bucket", 9, message(1, marker_type=COMMIT, **ids))
     report = export_topic(topic, out, "jsonl")
     assert (held(report), values(out)) == ([8], {"8.jsonl": ["value 0value 1"]})
-    assert "another one would lack rows of ledger 2, which is not there any more" in str(report.held[0])
+    assert "a new one would lack rows of ledgers that are gone: 2" in str(report.held[0])
     # When it is there again, so are all rows.
     report = export_topic(put(tmp_path / "bucket", 2, chunk(0)), out, "jsonl")
     assert (held(report), values(out)) == ([], {"8.jsonl": ["value 0value 1", "value 9"]})
@@ -619,7 +619,19 @@ def test_what_is_gone_is_still_named_if_its_file_lacks_rows_or_was_never_made(tm
     with pytest.raises(CorruptMessageError):
         export_topic(topic.bucket.topic(NAME), other, "jsonl")
     report = export_topic(remove(bucket, 10), other, "jsonl")
-    assert "an export before this made no file of it, and it is gone" in str(*report.held)
+    assert "an earlier export found it and wrote no file of it, and it is gone" in str(*report.held)
     (other / "77.jsonl").write_text("{}\n")
     report = export_topic(topic.bucket.topic(NAME), other, "jsonl")
     assert [one.ledger_id for one in report.held] == [10, 77]
+
+
+def test_a_ledger_that_was_left_out_and_is_deleted_is_still_named(tmp_path: Path) -> None:
+    bucket, out = tmp_path / "bucket", tmp_path / "out"
+    put(bucket, 8, message(1))
+    topic = put(bucket, 9, message(2))
+    (data,) = bucket.glob("*-ledger-9")
+    data.unlink()
+    assert [one.ledger_id for one in export_topic(topic, out, "jsonl", on_corrupt="skip").missing] == [9]
+    topic = remove(bucket, 9)
+    for _ in range(2):
+        assert held(export_topic(topic, out, "jsonl", on_corrupt="skip")) == [9]

@@ -83,7 +83,7 @@ def test_a_message_that_began_in_a_trimmed_ledger_stays_when_the_open_one_grows(
     for kind in KINDS:
         report = exported(cluster, tmp_path / kind, kind)
         assert (held(report), report.written, report.kept) == ([second], 1, 1), kind
-        assert f"would lack rows of ledger {first}" in str(report.held[0]), kind
+        assert f"would lack rows of ledgers that are gone: {first}" in str(report.held[0]), kind
         assert values_in(tmp_path / kind) == [*before, b"f0"], kind
 
 
@@ -186,7 +186,7 @@ def test_ledgers_that_may_have_come_and_gone_between_two_exports_are_told_of_onc
         with pytest.raises(ZeroDivisionError):
             exported(cluster, out)
     report = exported(cluster, out)
-    assert f"ledger {newest}: it was the last one of the export before this, and is gone" in str(*report.held)
+    assert f"ledger {newest}: it was the last ledger of an earlier export, and is gone" in str(*report.held)
     assert values_in(out)[-1] == b"q0"
     assert exported(cluster, out).held == []
 

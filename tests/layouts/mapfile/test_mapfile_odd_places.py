@@ -10,6 +10,7 @@ import pytest
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.catalog.missing_ledgers import GapKind
 from ledgerfs.errors import AccessDeniedError, MissingLedgerError, NotFoundError, UnplacedLedgersWarning
+from ledgerfs.export.export import export_topic
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.fsspec_impl.filesystem import LedgerFileSystem
 from ledgerfs.storage.folders.files import LINK_REFUSED
@@ -137,6 +138,8 @@ def test_all_that_is_below_a_topics_folder_is_the_topics(left: str, tmp_path: Pa
         expected = ("misplaced-ledger", None, f"{TOPIC}-partition-1")
         assert (finding.kind, finding.ledger_id, finding.topic) == expected, name
         assert b"a ledger of unknown id" in run("count", url, TOPIC, "--on-corrupt", "skip", code=1).stderr, name
+        out = tmp_path / "out" / str(number)
+        assert [export_topic(topic, out, "jsonl", on_corrupt="skip").rows for _ in range(2)] == [3, 0], name
         fs = LedgerFileSystem(url, target_protocol="file")
         (path,) = fs.ls("entries/public/default/orders-partition-1", detail=False)
         assert path.endswith("/unknown.entries"), name
