@@ -25,7 +25,8 @@ BAD_JSON = int(Reason.OF_PROGRAM)
 NO_JSON = "it is no JSON"
 NOT_FINITE = frozenset({"NaN", "Infinity", "-Infinity"})
 _SURROGATES = re.compile("[\ud800-\udfff]")
-_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+_BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
+"""Brackets, and strings, also one without an end: no byte is looked at twice."""
 
 
 class Number(str):

@@ -28,6 +28,7 @@ MOST_WORDS = 1 << 27
 """Values that the lists of a document may have, with all the columns of their items."""
 _MOST_AT_ONCE = 4 * MOST_WORDS
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
+_NEGATIVE_ZERO = re.compile(rb"-0(?![.eE])")
 _INTEGERS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 _INT, _LONG = range(-(1 << 31), 1 << 31), range(-(1 << 63), 1 << 63)
 _ROUNDED_TO_INFINITY = 2.0**128 - 2.0**103
@@ -147,10 +148,11 @@ class Real:
     def build(self, values: Values, rows: Int64, run: Run) -> pa.Array:
         """Return numbers."""
         if int in set(map(type, values)):
-            values = [
-                self._of_whole(one, int(row), run) if type(one) is int else one
-                for one, row in zip(values, rows, strict=True)
-            ]
+            # orjson reads -0 as 0.
+            for row in {int(row) for one, row in zip(values, rows, strict=True) if type(one) is int and one == 0}:
+                if _NEGATIVE_ZERO.search(run.documents.text(row)):
+                    run.need_digits(row)
+            values = [float(one) if type(one) is int else one for one in values]
         reals = run.only(values, rows, {_NONE, float}, self.reason, _real)
         array = pa.array(reals, pa.float64())
         if self.type == pa.float32():
@@ -159,12 +161,6 @@ class Real:
             if values[place] not in NOT_FINITE:
                 run.fail(int(rows[place]), self.too_large)
         return array
-
-    def _of_whole(self, value: int, row: int, run: Run) -> float:
-        """Return a number that orjson has read; it reads ``-0`` as 0."""
-        if value == 0 and b"-0" in run.documents.text(row):
-            run.need_digits(row)
-        return float(value)
 
     def _floats(self, values: Values, array: pa.Array, rows: Int64, run: Run) -> pa.Array:
         """Return the nearest numbers of 32 bits; of one that is as near to two of them all digits count."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.messages.values import json_parts, json_values
+from ledgerfs.messages.values.json_parsing import Documents
 from ledgerfs.messages.values.json_values import JsonDecoder
 from ledgerfs.messages.values.value_program import REASONS, Reason
 from tests.support.avro import USED_AGAIN, schemas
@@ -195,6 +196,12 @@ def test_hostile_documents_are_refused() -> None:
     long = '{"number":' + "9" * 10**6 + "}"
     rows, reasons = of_address('{"number":1}', deep, long, "[" * 10**6, '{"a":' * 10**6, deep_enough, '{"number":2}')
     assert [one and one["number"] for one in rows] == [1, None, None, None, None, 3, 2]
+    # Looked for from each quote again, the end of a string that has none would take days.
+    endless = '"' + '\\"' * 10**6
+    assert of_address("[" * 257 + endless, '{"street":' + endless)[1] == [
+        "it is nested too deeply",
+        "it ends inside a field",
+    ]
     assert reasons == [
         "", "it is nested too deeply", "its field 'number' is no int", "it is nested too deeply", "it is nested too deeply", "", ""
     ]  # fmt: skip
@@ -314,3 +321,20 @@ def test_types_that_json_is_not_read_as() -> None:
     for kind in (pa.decimal128(3, 1), pa.uint64(), twice, pa.map_(pa.int64(), pa.string())):
         with pytest.raises(InvalidSchemaError):
             JsonDecoder.of_type(kind)
+
+
+def test_zeros_and_negative_zeros_are_distinguished_by_one_search_of_a_document(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[int] = []
+    text = Documents.text
+    monkeypatch.setattr(Documents, "text", lambda self, row: looks.append(row) or text(self, row))
+    decoder = JsonDecoder.of_type(pa.list_(pa.float64()))
+    rows, _ = decode(decoder, [b"[0,0,-0.5,-1,0]", b"[0,-0,-0.0]", b"[1]"])
+    assert [[str(one) for one in row] for row in rows] == [
+        ["0.0", "0.0", "-0.5", "-1.0", "0.0"],
+        ["0.0", "-0.0", "-0.0"],
+        ["1.0"],
+    ]
+    # The second document is parsed again, and then the columns are made again of all.
+    assert sorted(looks) == [0, 0, 1, 1]
