@@ -71,14 +71,18 @@ class SealedFile:
 class DiskFiles:
     """The sealed files of one folder by their names (64 hexadecimal digits, a dot, and a kind). Safe in threads and processes.
 
-    Raises `InvalidOptionError` for a bound in the environment that is not a number.
+    Attributes
+    ----------
+    bound
+        Bytes that all files may have. Raises `InvalidOptionError` if the environment has something else than a number.
+
     """
 
-    __slots__ = ("_bound", "folder")
+    __slots__ = ("bound", "folder")
 
     def __init__(self, folder: CacheFolder) -> None:
         self.folder = folder
-        self._bound = folder.max_bytes
+        self.bound = folder.max_bytes
 
     def path(self, name: str) -> Path:
         """Return the path of a file, whether it exists or not."""
@@ -118,7 +122,7 @@ class DiskFiles:
         """
         seal = writer.finish(name, state)
         file = SealedFile(open_own(part.path, os.O_RDONLY), seal)
-        path, bound = self.path(name), self._bound
+        path, bound = self.path(name), self.bound
         part.path.rename(path)
         if seal.size > bound:
             path.unlink(missing_ok=True)

@@ -136,7 +136,7 @@ class DiskRanges:
         if forgotten != self._forgotten or time.monotonic() < self._paused_until:
             return
         try:
-            if len(data) <= self._files.folder.max_bytes // _LARGEST_SHARE:
+            if len(data) <= self._files.bound // _LARGEST_SHARE:
                 self._write(self._name(request), data)
         except BlockingIOError:
             # Another thread or process is writing the same range.
@@ -152,8 +152,8 @@ class DiskRanges:
 
     def _write(self, name: str, data: Buffer) -> None:
         folder = self._files.folder.require()
-        if is_behind(folder, self._files.folder.max_bytes):
-            sweep(folder, self._files.folder.max_bytes)
+        if is_behind(folder, self._files.bound):
+            sweep(folder, self._files.bound)
             return
         if room(folder) < len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -172,7 +172,7 @@ class DiskRanges:
             _LOG.warning("byte ranges cannot be kept in %s: %s", folder.path, error.strerror or error)
         if error.errno in _FULL:
             with suppress(OSError):
-                sweep(folder.path, folder.max_bytes, is_full=True)
+                sweep(folder.path, self._files.bound, is_full=True)
 
     def _has_room(self) -> bool:
         """Take a place in the queue; false if it is full. A forked child has a queue of its own."""
