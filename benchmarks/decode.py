@@ -34,11 +34,11 @@ from ledgerfs.formats.crc import crc32c
 from ledgerfs.formats.decompression import Compression
 from ledgerfs.formats.records import EntryBatch, scan_records
 from ledgerfs.layouts.pulsar_blob.record_walk import STRETCH
-from ledgerfs.messages.decode.entries import DecodeOptions
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS, schema_of
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, MessageMetadataRecord
-from ledgerfs.scan.partitioned_scan import PartitionedScan
-from ledgerfs.scan.scan import Scan
+from ledgerfs.scan.options import ScanOptions
+from ledgerfs.scan.part_reading import TopicPart
+from ledgerfs.scan.scan import Scan, make_scan
 from tests.support.ledgers import offload, record
 
 if TYPE_CHECKING:
@@ -170,7 +170,8 @@ class InMemory:
 
     def scan(self, columns: Sequence[str] | None = None) -> Scan:
         """Return a scan as `Topic.scan` does."""
-        return Scan(TOPIC, [cast("LedgerReader", self)], DecodeOptions(columns))
+        part = TopicPart(TOPIC, [cast("LedgerReader", self)])
+        return make_scan(TOPIC, [part], ScanOptions(columns=columns, threads=1))
 
 
 def _stream(spans: "Sequence[Span]") -> Iterator[tuple[int, EntryBatch]]:
@@ -179,7 +180,7 @@ def _stream(spans: "Sequence[Span]") -> Iterator[tuple[int, EntryBatch]]:
             yield number, batch
 
 
-def count(scan: Scan | PartitionedScan) -> int:
+def count(scan: Scan) -> int:
     """Stream a scan, keep nothing, return its rows."""
     return sum(batch.num_rows for batch in scan)
 
@@ -337,7 +338,7 @@ def whole_path(runs: int, size: int) -> None:
         length = sum(ledger.length for ledger in open_bucket(url).topic(TOPIC).ledgers)
         table, stream = best(
             runs,
-            lambda: open_bucket(url).topic(TOPIC).scan().to_table(),
+            lambda: open_bucket(url).topic(TOPIC).scan().to_arrow(),
             lambda: count(open_bucket(url).topic(TOPIC).scan()),
         )
         cores = len(os.sched_getaffinity(0))

@@ -107,7 +107,7 @@ def scan_to_table(site: Site) -> Callable[[], int]:
     topic = _warm_bucket(site, "topic").topic(TOPIC)
 
     def work() -> int:
-        rows = topic.scan().to_table().num_rows
+        rows = topic.scan().to_arrow().num_rows
         assert rows == site.topic_entries, rows
         return site.topic_bytes
 
@@ -241,7 +241,7 @@ def _open_file(site: Site) -> Any:  # noqa: ANN401  (fsspec is not typed)
 def _warm_bucket(site: Site, name: str) -> Bucket:
     """Return a bucket whose catalog is loaded, in a process that has read and decoded some messages."""
     bucket = open_bucket(f"s3://{name}", site.store.options)
-    assert bucket.topic(WARM_TOPIC).scan().to_table().num_rows
+    assert bucket.topic(WARM_TOPIC).scan().to_arrow().num_rows
     return bucket
 
 

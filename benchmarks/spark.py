@@ -84,7 +84,7 @@ def make_bucket(folder: Path, count: int, size: int, batch: int) -> str:
 def write_parquet(scan: Any, path: Path, number: int) -> None:  # noqa: ANN401
     from ledgerfs.scan.topic_entries import Reach
 
-    part = replace(scan, part=Reach.of(range(number, number + 1)))
+    part = replace(scan, parts=(replace(scan.parts[0], reach=Reach.of(range(number, number + 1))),))
     with pa.parquet.ParquetWriter(path, part.schema, compression="none", use_dictionary=False) as writer:
         for batch in part:
             writer.write_batch(batch)

@@ -146,7 +146,7 @@ def test_pulsars_reader_decodes_what_was_written(one: Written, bucket: Bucket, t
     assert [line["value"] is None for line in lines] == [value is None for value in one.values.to_pylist()]
     found = [_parsed(one.kind, line["value"]) for line in lines]
     assert found == [_expected(one, value) for value in one.values.to_pylist()]
-    ours = bucket.topic(one.topic).scan(["value"], values="typed").to_table()["value"].to_pylist()
+    ours = bucket.topic(one.topic).scan(["value"], values="typed").to_arrow()["value"].to_pylist()
     assert [_expected(one, value) for value in ours] == found
 
 

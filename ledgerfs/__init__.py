@@ -26,6 +26,8 @@ __all__ = [
     "LedgerReader",
     "Message",
     "Scan",
+    "ScanOptions",
+    "ScanReport",
     "Topic",
     "TopicInfo",
     "__version__",
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
     from ledgerfs.export.export import export_topic
     from ledgerfs.repair.plan import plan_repair
     from ledgerfs.scan.message_by_id import Message
+    from ledgerfs.scan.options import ScanOptions
+    from ledgerfs.scan.report import ScanReport
     from ledgerfs.scan.scan import Scan
     from ledgerfs.verification.verify import verify
     from ledgerfs.writing.copy_ledgers import copy_ledgers
@@ -60,6 +64,8 @@ __getattr__, __dir__ = lazy_exports(
         "LedgerReader": "ledgerfs.catalog.reader",
         "Message": "ledgerfs.scan.message_by_id",
         "Scan": "ledgerfs.scan.scan",
+        "ScanOptions": "ledgerfs.scan.options",
+        "ScanReport": "ledgerfs.scan.report",
         "Topic": "ledgerfs.bucket.topic",
         "TopicInfo": "ledgerfs.catalog.topic_infos",
         "copy_ledgers": "ledgerfs.writing.copy_ledgers",

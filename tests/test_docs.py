@@ -194,7 +194,7 @@ def run_example(java: Programs, name: str, *arguments: str) -> str:
 
 def test_topic_history(java: Programs, golden_url: str, s3: S3Server) -> None:
     shown = run_example(java, "topic_history_pandas.py", golden_url)
-    table = open_bucket(golden_url).topic(PLAIN).scan().to_table()
+    table = open_bucket(golden_url).topic(PLAIN).scan().to_arrow()
     assert f"{PLAIN}: 3 ledgers, {table.num_rows} messages" in shown
     keys = {
         key: value

@@ -165,7 +165,7 @@ def test_a_scan_that_fails_is_no_half_import(tmp_path: Path, truncated_url: str)
     with pytest.raises(ledgerfs.errors.CorruptLedgerError, match="ledger-201"):
         ledgerfs.import_rows(tmp_path / "bucket", scan, "public/default/t")
     with pytest.raises(OSError, match="ledger-201"):
-        ledgerfs.import_rows(tmp_path / "bucket", scan.to_reader(), "public/default/t")
+        ledgerfs.import_rows(tmp_path / "bucket", scan.to_arrow_batch_reader(), "public/default/t")
     assert list((tmp_path / "bucket").iterdir()) == []
 
 

@@ -24,7 +24,7 @@ from ledgerfs.catalog.topic_infos import TopicInfo, TopicInfos
 from ledgerfs.display import names_shown, printable
 from ledgerfs.errors import InvalidNameError, InvalidOptionError, UnplacedLedgersWarning, UnsupportedWriteError
 from ledgerfs.layouts.object_source import ObjectSource
-from ledgerfs.scan.options import require_of_files
+from ledgerfs.scan.options import ScanOptions
 from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.traffic import TrafficStats
@@ -101,22 +101,23 @@ class Bucket:
         self,
         place: RawStore | Source,
         cache_dir: str | None = None,
-        scan_options: Mapping[str, Any] | None = None,
+        scan_options: ScanOptions | Mapping[str, Any] | None = None,
         catalog_max_age: float | None = None,
         identity: str | None = None,
         layout: str = AUTO,
         on_unreadable: OnUnreadable = "raise",
     ) -> None:
-        require_of_files(scan_options or {})
+        files = scan_options if isinstance(scan_options, ScanOptions) else ScanOptions.of(**scan_options or {})
+        files.require_of_files()
         if on_unreadable not in {"raise", "skip"}:
             raise InvalidOptionError("one of raise, skip", key=f"on_unreadable={on_unreadable!r}")
         self._place = place
-        self._options = (cache_dir, dict(scan_options or {}), catalog_max_age, identity, layout, on_unreadable)
+        self._options = (cache_dir, files, catalog_max_age, identity, layout, on_unreadable)
         self.source: Source = self._opened(place, cache_dir, identity, layout)
-        files = None
+        catalogs = None
         if identity is not None:
-            files = CatalogFiles.of(DiskFiles(cache_folder("files", cache_dir)), identity, self.source)
-        self._catalog = CurrentCatalog(self.source, max_age_of(catalog_max_age), files, on_unreadable=on_unreadable)
+            catalogs = CatalogFiles.of(DiskFiles(cache_folder("files", cache_dir)), identity, self.source)
+        self._catalog = CurrentCatalog(self.source, max_age_of(catalog_max_age), catalogs, on_unreadable=on_unreadable)
         self._readers = ReaderPool(self.source.open_ledger)
         self._lock = ForkLock()
         self._attached: dict[object, Any] = {}
@@ -160,9 +161,9 @@ class Bucket:
         return cache_dir
 
     @property
-    def scan_options(self) -> Mapping[str, Any]:
+    def scan_options(self) -> ScanOptions:
         """Options of the scans that the tree's table files are made from."""
-        scan_options: Mapping[str, Any] = self._options[1]
+        scan_options: ScanOptions = self._options[1]
         return scan_options
 
     @property

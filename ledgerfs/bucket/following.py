@@ -3,25 +3,28 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ledgerfs.bucket.wanted_topics import NamedTopic
 from ledgerfs.catalog.tail import Tail
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.scan.options import ScanOptions
+
+_NOT_FOLLOWED = {
+    "start_time": "say where to begin with start",
+    "end_time": "following has no end",
+    "limit": "following has no end",
+    "order": "messages of partitions are shown as they come",
+}
+"""Options of scans that following does not have, and the reasons."""
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
     from ledgerfs.scan.follow_start import StartAt
     from ledgerfs.scan.following import Following
-    from ledgerfs.scan.scan import Scan
 
 
 def following(
-    bucket: "Bucket",
-    managed_ledgers: Sequence[str | None],
-    whole: "Scan",
-    start: "StartAt",
-    *,
-    poll_s: float,
-    patience_s: float,
+    bucket: "Bucket", named: NamedTopic, options: ScanOptions, start: "StartAt", *, poll_s: float, patience_s: float
 ) -> "Following":
     """Return the iterator of `Topic.follow` over a managed ledger, or those of partitions.
 
@@ -29,19 +32,28 @@ def following(
     """
     # This imports pyarrow and numba, which listing and copying do not need.
     from ledgerfs.scan.following import Followed, Following
+    from ledgerfs.scan.scan import scan_of, shown_values
 
-    tails = list(_tails(bucket, managed_ledgers))
-    if whole.values is not None and whole.values.await_values(whole.message_columns):
+    require_following(bucket)
+    for name, reason in _NOT_FOLLOWED.items():
+        if getattr(options, name) not in {None, "partition"}:
+            raise InvalidOptionError(reason, key=name)
+    topic = topic_of(named.managed_ledger)
+    shown = shown_values(topic, options, lambda: bucket.schemas_of(topic))
+    if shown is not None and shown.source.awaits_values:
         reason = (
             "the columns of JSON would be inferred from all values, and these have no end: give schema_version as well"
         )
         raise InvalidOptionError(reason, key="values='json'")
+    whole = scan_of(topic, (), options, shown)
+    managed_ledgers = named.managed_ledgers(bucket.catalog)
+    tails = list(_tails(bucket, managed_ledgers))
     if start.message is not None and len(tails) > 1:
         reason = "the id of a message is of one partition: follow that, by its own name"
         raise InvalidOptionError(reason, key=f"message {start.message}")
     parts = [Followed(topic_of(name), tail) for name, tail in zip(managed_ledgers, tails, strict=True)]
     return Following(
-        whole, parts, start, schemas=lambda: bucket.schemas_of(whole.topic), poll_s=poll_s, patience_s=patience_s
+        whole, parts, start, schemas=lambda: bucket.schemas_of(topic), poll_s=poll_s, patience_s=patience_s
     )
 
 

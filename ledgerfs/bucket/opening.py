@@ -11,6 +11,7 @@ from ledgerfs.bucket.current_catalog import OnUnreadable
 from ledgerfs.cache.block_cache import process_cache
 from ledgerfs.catalog.layouts_known import AUTO
 from ledgerfs.catalog.source import Source, scheme_of_filesystem, url_of_paths
+from ledgerfs.scan.options import ScanOptions
 from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.storage.fsspec_handle import FsspecHandle
 from ledgerfs.storage.object_store import RawStore
@@ -29,7 +30,7 @@ def open_bucket(
     storage_options: Mapping[str, Any] | None = None,
     *,
     cache_dir: str | None = None,
-    scan_options: Mapping[str, Any] | None = None,
+    scan_options: ScanOptions | Mapping[str, Any] | None = None,
     catalog_max_age: float | None = None,
     cache_bytes: int | None = None,
     layout: str = AUTO,
@@ -47,7 +48,7 @@ def open_bucket(
         Folder for what is kept on disk: catalogs, rendered files, and byte ranges of remote objects. None for ``$LEDGERFS_CACHE_DIR``, else
         ``~/.cache/ledgerfs``, then without byte ranges.
     scan_options
-        Options of `Topic.scan` for the tree's table files: ``{"private_keys": …}``, ``{"transactions": "all"}``, ….
+        Options of `Topic.scan` for the tree's table files: a `ScanOptions`, or ``{"private_keys": …}``, ``{"transactions": "all"}``, ….
     catalog_max_age
         A listing by any process here is used instead of a new one for so many seconds; None for ``$LEDGERFS_CATALOG_MAX_AGE``, else 0:
         the bucket is always listed. `Bucket.refresh` and `verify` list in any case.
@@ -59,7 +60,7 @@ def open_bucket(
         filesystem offloader), or ``auto`` for all of them, which may be in one bucket.
     on_unreadable
         What the store refuses (denied, archived, credentials that expired) is an error, since topics or rows would be missing. ``skip``
-        reads the rest, with `UnreadableObjectsWarning` for objects and folders, and with ``skipped`` of the scan for entries.
+        reads the rest, with `UnreadableObjectsWarning` for objects and folders, and with ``skipped`` of a `ScanReport` for entries.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """A part of a bucket that is read independently, perhaps on another machine: some kilobytes, all that reading it takes except the store."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from ledgerfs.catalog.ledger_times import LedgerTimes
 from ledgerfs.formats.topic_names import topic_of
 
 if TYPE_CHECKING:
-    from ledgerfs.scan.scan import Scan
+    from ledgerfs.scan.part_reading import TopicPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,10 @@ class Run:
         rows = np.frombuffer(self.rows, LEDGER)
         return [ref_of_row(row, self.managed_ledger, self.places[row["place"]]) for row in rows]
 
-    def scan(self, bucket: Bucket, **options: Any) -> "Scan":  # noqa: ANN401  (those of make_scan)
-        """Return the run's messages as a table; ``options`` are those of `Topic.scan`."""
+    def part(self, bucket: Bucket) -> "TopicPart":
+        """Return the run's messages as a part of a scan."""
         # These import pyarrow and numba, which planning does not need.
-        from ledgerfs.scan.scan import make_scan
+        from ledgerfs.scan.part_reading import TopicPart
         from ledgerfs.scan.topic_entries import Place, Reach
 
         ledgers = TopicSlice(bucket, self.managed_ledger, self._told, self.position, self.topic_size, self.last_ledger)
@@ -77,8 +77,8 @@ class Run:
             stop = Place(last, int(ledgers[last].cuts()[self.stop_cut]))
         # The plan left out the ledgers without messages of the range of time; it knew all ledgers of the topic.
         limits = LedgerTimes.unknown(self.topic_size)
-        whole = make_scan(self.topic, ledgers, **options)
-        return replace(whole, part=Reach(start, stop), limits=limits)
+        skips_refused = bucket.on_unreadable == "skip"
+        return TopicPart(self.topic, ledgers, reach=Reach(start, stop), skips_refused=skips_refused, limits=limits)
 
 
 Told = tuple[tuple[Any, ...], ...]

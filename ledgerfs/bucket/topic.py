@@ -1,45 +1,32 @@
 """One topic of a bucket: its ledgers, and its messages as a table. A partitioned topic is one topic, too."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ledgerfs.bucket.wanted_topics import NamedTopic
 from ledgerfs.catalog.missing_ledgers import MissingLedger
 from ledgerfs.catalog.reader import LedgerReader
-from ledgerfs.catalog.time_arguments import CLOCK_SLACK_MS, Moment, iso_time
+from ledgerfs.catalog.time_arguments import iso_time
 from ledgerfs.display import html_table, names_shown, printable
 from ledgerfs.errors import AmbiguousLedgerError, InvalidOptionError, NotFoundError, UnreadableObjectsWarning
 from ledgerfs.formats.topic_names import split_partition, topic_of
-from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
-from ledgerfs.scan.options import (
-    ORDERS,
-    OnCorrupt,
-    OnEncrypted,
-    OnUndecodable,
-    Order,
-    PrivateKeys,
-    ScanOptions,
-    Transactions,
-    Values,
-    of_bytes,
-    require_choices,
-)
+from ledgerfs.scan.options import OF_MESSAGES, ScanKeywords, ScanOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from ledgerfs.bucket.bucket import Bucket
     from ledgerfs.catalog.catalog import Catalog
-    from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
+    from ledgerfs.formats.schemas.schema_info import SchemaVersion
     from ledgerfs.scan.follow_start import FollowStart
     from ledgerfs.scan.following import Following
     from ledgerfs.scan.message_by_id import Message
     from ledgerfs.scan.message_id import MessageId
-    from ledgerfs.scan.partitioned_scan import PartitionedScan
+    from ledgerfs.scan.part_reading import TopicPart
+    from ledgerfs.scan.report import ScanReport
     from ledgerfs.scan.scan import Scan
-    from ledgerfs.scan.value_bytes import TopicLedgers
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,132 +109,66 @@ class Topic:
         return tuple(one for name in self._managed_ledgers(catalog) for one in catalog.missing_of(name))
 
     def scan(
-        self,
-        columns: Sequence[str] | None = None,
-        *,
-        start_time: Moment = None,
-        end_time: Moment = None,
-        clock_slack_ms: int = CLOCK_SLACK_MS,
-        transactions: Transactions = "committed",
-        on_corrupt: OnCorrupt = "raise",
-        private_keys: PrivateKeys | None = None,
-        on_encrypted: OnEncrypted = "raise",
-        include_markers: bool = False,
-        check_checksums: bool = True,
-        max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
-        values: Values = "bytes",
-        schema_version: "int | str | SchemaInfo | dict[str, Any] | pa.DataType | pa.Schema" = "latest",
-        flatten: bool = False,
-        on_undecodable: OnUndecodable = "raise",
-        order: Order = "partition",
-    ) -> "Scan | PartitionedScan":
+        self, columns: Sequence[str] | None = None, options: ScanOptions | None = None, **keywords: Unpack[ScanKeywords]
+    ) -> "Scan":
         """Return the topic as a table that streams: iterate it, or hand it to pyarrow, pandas, Polars or DuckDB.
 
-        The scan raises `MissingLedgerError` before its first row if the topic has ledgers that are `missing`, unless ``on_corrupt`` is
-        "skip". Warns (`UnplacedLedgersWarning`) if the bucket has ledgers that may belong to any topic, or that are just being uploaded to
-        this one. Raises `InvalidOptionError` for an invalid column, time or choice.
+        Options are those of `ScanOptions`, given whole or as keywords: ``topic.scan(["key"], start_time="-1h", limit=10)``.
 
-        Parameters
-        ----------
-        columns
-            Names, in the wanted order (`ledgerfs.messages.decode.table_schema`); other columns are not built.
-        start_time, end_time
-            Messages published from here on, and before this: ISO 8601 text, datetime, date, or ms since 1970; UTC unless they say
-            otherwise.
-        clock_slack_ms
-            How many ms earlier than a message before it a message may be published.
-        transactions
-            ``committed``; ``readable``, which ends where Pulsar's reader would stop, in each partition; ``all``, with their state.
-        on_corrupt
-            ``skip`` leaves out damage, too large messages, entries in Kafka's format and missing ledgers, and reports them.
-        private_keys, on_encrypted
-            Keys for decryption; for messages without a key ``null`` leaves out the value, ``skip`` the message.
-        include_markers
-            Whether the broker's own markers are rows, too.
-        check_checksums
-            Whether the CRC32C of every entry that has one is compared.
-        max_message_bytes
-            The largest message to decompress, or to join from chunks.
-        values
-            ``bytes``, as they are; ``typed``: columns, by the schemas that are saved of the topic (`schema_versions`); ``auto``: columns
-            where there are any; ``json``: columns of JSON documents, whatever schemas there are. Their type is inferred before this
-            returns, by reading all that the scan reads, unless ``schema_version`` gives it.
-        schema_version
-            As what values are read: ``latest``; a number; a schema (an Avro one as in JSON, or a `SchemaInfo`); or ``each``, a struct
-            with a field for each version, as it was written. For JSON an Avro schema, or an Arrow type or schema: fields that it lacks
-            are left out.
-        flatten
-            Whether the fields of values are columns beside the others; those that have the name of another are ``value_…``.
-        on_undecodable
-            For values that contradict their schema, are no JSON, or whose schema is not known: ``raise``, ``null``, or ``skip`` the
-            message. They are counted in ``undecodable`` of the scan.
-        order
-            Of a partitioned topic: ``partition``, one after the other; or ``publish_time``, where of the partitions' next messages the one
-            published first comes next. The messages of a partition keep their order in both.
+        A read raises `MissingLedgerError` before its first row if the topic has ledgers that are `missing`, unless ``on_corrupt`` is
+        ``skip``. Warns (`UnplacedLedgersWarning`) if the bucket has ledgers that may belong to any topic, or that are just being uploaded
+        to this one. Raises `InvalidOptionError` for an invalid column, time or choice; and as a read if the type of JSON documents is
+        inferred.
         """
-        whole = self._of_no_ledgers(
-            columns, start_time=start_time, end_time=end_time, clock_slack_ms=clock_slack_ms,
-            transactions=transactions, on_corrupt=on_corrupt, private_keys=private_keys, on_encrypted=on_encrypted,
-            include_markers=include_markers, check_checksums=check_checksums, max_message_bytes=max_message_bytes,
-            values=values, schema_version=schema_version, flatten=flatten, on_undecodable=on_undecodable, order=order,
-        )  # fmt: skip
+        # This imports pyarrow and numba, which listing and copying do not need.
+        from ledgerfs.scan.scan import learned_values, scan_of, shown_values
+
+        wanted = _options_of(columns, options, keywords)
+        shown = shown_values(self.name, wanted, lambda: self.bucket.schemas_of(self.name))
+        awaits_values = shown is not None and shown.source.awaits_values
+        if not awaits_values:
+            # Before anything is listed: this raises for an invalid column or condition.
+            scan_of(self.name, (), wanted, shown)
         catalog = self.bucket.catalog
         self.bucket.warn_of_unplaced(self._named.warned_of(catalog), catalog)
-        topics = self._to_read(catalog)
-        if whole.values is not None and whole.values.await_values(whole.message_columns):
-            # This imports pyarrow and numba, which listing and copying do not need.
-            from ledgerfs.scan.value_bytes import value_bytes
-
-            whole = replace(whole, values=whole.values.learned(value_bytes(whole, topics)))
-        return self._table(whole, topics, order)
+        parts = self._parts(catalog)
+        if shown is not None and awaits_values:
+            shown = learned_values(shown, self.name, parts, wanted)
+        return scan_of(self.name, parts, wanted, shown)
 
     def follow(
         self,
         columns: Sequence[str] | None = None,
+        options: ScanOptions | None = None,
         *,
         start: "FollowStart" = "latest",
         after: "str | tuple[int, ...] | None" = None,
         poll_s: float = 0.25,
         patience_s: float = 60.0,
-        clock_slack_ms: int = CLOCK_SLACK_MS,
-        transactions: Transactions = "committed",
-        on_corrupt: OnCorrupt = "raise",
-        private_keys: PrivateKeys | None = None,
-        on_encrypted: OnEncrypted = "raise",
-        include_markers: bool = False,
-        check_checksums: bool = True,
-        max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
-        values: Values = "bytes",
-        schema_version: "int | str | SchemaInfo | dict[str, Any] | pa.DataType | pa.Schema" = "latest",
-        flatten: bool = False,
-        on_undecodable: OnUndecodable = "raise",
+        **keywords: Unpack[ScanKeywords],
     ) -> "Following":
         """Return an iterator over the topic's record batches that goes on for ever: messages come within a second of being confirmed.
 
-        For topics of a living cluster; nothing there is changed, and no subscription made. Each message comes once, those of a partition in
-        their order, also while ledgers are rolled over, offloaded and deleted from BookKeeper. It ends when the topic is terminated, and
-        when it is closed. Messages behind one of an open transaction wait until that is committed or aborted.
+        For topics of a live cluster, of which nothing is changed: there is no subscription. Each message comes once, those of a partition
+        in their order, also while ledgers are rolled over, offloaded and deleted from BookKeeper. It ends when the topic is terminated, and
+        when it is closed. Messages after one of an open transaction wait until that is committed or aborted.
 
         Parameters
         ----------
-        columns, clock_slack_ms, private_keys, on_encrypted, include_markers, check_checksums, max_message_bytes, flatten, on_undecodable
-            As in `scan`.
+        columns, options, keywords
+            As in `scan`, without ``start_time``, ``end_time``, ``limit`` and ``order``. ``committed`` and ``readable`` transactions are the
+            same; with ``all`` nothing waits, and an outcome that is not known yet is ``open``. ``on_corrupt="skip"`` reports damage, too
+            large messages, and ledgers that were trimmed before they were read, in ``skipped``. ``values="json"`` needs a
+            ``schema_version``; schemas that are registered later are resolved to the columns of the moment of the call.
         start
-            ``latest``: what comes from now on; ``earliest``: all that is there, first; a time: messages published from there on; or the id
-            of the first message (as in `message`).
+            ``latest``: from now on; ``earliest``: all that is there, first; a time: messages published from then on; or the id of the first
+            message (as in `message`).
         after
-            Instead of a start, the id of a message: begin with the next one, such as behind the last row that another process has handled.
+            Instead of a start, the id of a message: begin with the next one, such as after the last row that another process has handled.
         poll_s
             Time between two looks at the cluster, s; up to 0.8 while nothing comes.
         patience_s
             For how long ZooKeeper or bookies may be away, s: no message is lost or comes twice after that.
-        transactions
-            ``committed`` and ``readable`` are the same here; with ``all`` nothing waits, and an outcome that is not known yet is ``open``.
-        on_corrupt
-            ``skip`` reports damage, too large messages, and ledgers that were trimmed before they were read, in ``skipped``.
-        values, schema_version
-            As in `scan`; the columns are those of the moment of the call, and schemas that are registered later are resolved to them.
-            ``json`` only with a ``schema_version``.
 
         Raises
         ------
@@ -264,81 +185,43 @@ class Topic:
 
         """
         # pyarrow and numba, as above.
-        from ledgerfs.bucket.following import following, require_following
+        from ledgerfs.bucket.following import following
         from ledgerfs.scan.follow_start import StartAt
 
-        require_following(self.bucket)
-        whole = self._of_no_ledgers(
-            columns, clock_slack_ms=clock_slack_ms, transactions=transactions, on_corrupt=on_corrupt,
-            private_keys=private_keys, on_encrypted=on_encrypted, include_markers=include_markers,
-            check_checksums=check_checksums, max_message_bytes=max_message_bytes, values=values,
-            schema_version=schema_version, flatten=flatten, on_undecodable=on_undecodable, order="partition",
-        )  # fmt: skip
+        wanted = _options_of(columns, options, keywords)
         at = StartAt.of(start, after)
-        return following(self.bucket, self.managed_ledgers, whole, at, poll_s=poll_s, patience_s=patience_s)
+        return following(self.bucket, self._named, wanted, at, poll_s=poll_s, patience_s=patience_s)
 
     def json_type(
-        self, rows: int | None = None, *, order: Order = "partition", **options: Unpack[ScanOptions]
+        self, rows: int | None = None, options: ScanOptions | None = None, **keywords: Unpack[ScanKeywords]
     ) -> "pa.DataType":
-        """Return the type that `scan` with ``values="json"`` infers, but over the first ``rows`` values only; None for all.
+        """Return the type that `scan` with ``values="json"`` infers, over the first ``rows`` values; None for all.
 
         As ``schema_version`` it spares a scan the reading of all values for their type; then fields that the type lacks are left out. The
         options are those of `scan`.
         """
-        if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 0):
-            raise InvalidOptionError(
-                "expected a number of values, 0 or more, or None for all of them", key=f"rows={rows!r}"
-            )
-        # This imports numba and pyarrow.
-        from ledgerfs.scan.json_documents import inferred_type
+        wanted = replace(_options_of(("value",), options, keywords), values="json", flatten=False, limit=rows)
+        return self.scan(options=wanted).schema.field("value").type
 
-        require_choices({**options, "values": "json"})
-        whole = self._of_no_ledgers(("value",), order=order, **of_bytes(options))
-        catalog = self.bucket.catalog
-        self.bucket.warn_of_unplaced(self._named.warned_of(catalog), catalog)
-        table = self._table(whole, self._to_read(catalog), order)
-        return inferred_type(table, rows, options.get("on_undecodable", "raise")).type
+    def count(self, options: ScanOptions | None = None, **keywords: Unpack[ScanKeywords]) -> int:
+        """Return the number of messages; the options are those of `scan`, and `Scan.count` says what is read for it.
 
-    def count(
-        self,
-        *,
-        start_time: Moment = None,
-        end_time: Moment = None,
-        clock_slack_ms: int = CLOCK_SLACK_MS,
-        transactions: Transactions = "committed",
-        on_corrupt: OnCorrupt = "raise",
-        private_keys: PrivateKeys | None = None,
-        on_encrypted: OnEncrypted = "raise",
-        include_markers: bool = False,
-        check_checksums: bool = True,
-        max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
-        values: Values = "bytes",
-        schema_version: "int | str | SchemaInfo | dict[str, Any] | pa.DataType | pa.Schema" = "latest",
-        flatten: bool = False,
-        on_undecodable: OnUndecodable = "raise",
-    ) -> int:
-        """Return the number of messages; the options are those of `scan`.
-
-        Messages are not built or decompressed, but for values as columns with ``on_undecodable="skip"``: only decoding tells which these
-        are. (For JSON whose type is inferred that takes two readings: beside objects, any other document is left out.)
-        `UnreadableObjectsWarning` reports what ``on_unreadable="skip"`` leaves out: a number has no ``skipped`` or ``missing``.
+        `UnreadableObjectsWarning` reports what ``on_unreadable="skip"`` leaves out, since a number has no report.
         """
-        scan = self.scan(
-            (), start_time=start_time, end_time=end_time, clock_slack_ms=clock_slack_ms, transactions=transactions,
-            on_corrupt=on_corrupt, private_keys=private_keys, on_encrypted=on_encrypted,
-            include_markers=include_markers, check_checksums=check_checksums, max_message_bytes=max_message_bytes,
-            values=values, schema_version=schema_version, flatten=flatten, on_undecodable=on_undecodable,
-        )  # fmt: skip
-        messages = scan.count()
+        # pyarrow and numba, as above.
+        from ledgerfs.scan.report import ScanReport
+
+        report = ScanReport()
+        messages = self.scan((), options, **keywords).count(report)
         if self.bucket.on_unreadable == "skip":
-            self._warn_of_left_out(scan, messages)
+            self._warn_of_left_out(report, messages)
         return messages
 
-    def _warn_of_left_out(self, scan: "Scan | PartitionedScan", messages: int) -> None:
-        places = [f"{one.name}: {one.why} ({one.key})" for one in scan.missing]
+    def _warn_of_left_out(self, report: "ScanReport", messages: int) -> None:
+        places = [f"{one.name}: {one.why} ({one.key})" for one in report.missing]
         places += [
             f"{one.ledger_id}:{one.first_entry} to {one.ledger_id}:{one.last_entry}: {one.reason}"
-            for one in scan.skipped
+            for one in report.skipped
         ]
         if places:
             more = f"; and {len(places) - 1:,} more" if len(places) > 1 else ""
@@ -346,14 +229,7 @@ class Topic:
             warnings.warn(text, UnreadableObjectsWarning, stacklevel=3)
 
     def message(
-        self,
-        message_id: str | tuple[int, ...],
-        *,
-        private_keys: PrivateKeys | None = None,
-        on_encrypted: OnEncrypted = "raise",
-        include_markers: bool = False,
-        check_checksums: bool = True,
-        max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
+        self, message_id: str | tuple[int, ...], options: ScanOptions | None = None, **keywords: Unpack[ScanKeywords]
     ) -> "Message":
         """Return one message by its id; costs the requests for its entry, more for a chunked message.
 
@@ -363,8 +239,9 @@ class Topic:
             ``ledger:entry``, ``ledger:entry:index``, or what Pulsar prints, ``ledger:entry:partition`` and
             ``ledger:entry:partition:index``, as text or tuple (`ledgerfs.scan.message_id`). A chunked message is found by any of its parts,
             and by ``first;last``.
-        private_keys, on_encrypted, include_markers, check_checksums, max_message_bytes
-            As in `scan`.
+        options, keywords
+            As in `scan`; of keywords ``private_keys``, ``on_encrypted``, ``include_markers``, ``check_checksums`` and
+            ``max_message_bytes``.
 
         Raises
         ------
@@ -384,12 +261,12 @@ class Topic:
         from ledgerfs.scan.message_by_id import read_message
         from ledgerfs.scan.message_id import MessageId
 
+        for name in keywords:
+            if name not in OF_MESSAGES:
+                raise InvalidOptionError.unknown(name, OF_MESSAGES)
         identity = MessageId.of(message_id)
-        return read_message(
-            self._partition_of(identity) if self.is_partitioned else self, message_id, private_keys=private_keys,
-            on_encrypted=on_encrypted, include_markers=include_markers, check_checksums=check_checksums,
-            max_message_bytes=max_message_bytes,
-        )  # fmt: skip
+        topic = self._partition_of(identity) if self.is_partitioned else self
+        return read_message(topic, identity, ScanOptions.of(options, **keywords))
 
     def schema_versions(self) -> "tuple[SchemaVersion, ...]":
         """Return the versions of the topic's schema, in the order of their registration.
@@ -399,38 +276,13 @@ class Topic:
         """
         return self.bucket.schemas_of(self.name).versions
 
-    def _of_no_ledgers(
-        self,
-        columns: Sequence[str] | None,
-        *,
-        order: Order,
-        **options: Any,  # noqa: ANN401  (those of `scan`)
-    ) -> "Scan":
-        """Return a scan with these options; raises for invalid ones before anything is listed."""
+    def _parts(self, catalog: "Catalog") -> "list[TopicPart]":
+        """Return the topic, or its partitions, with the ledgers that a catalog has."""
         # As above.
-        from ledgerfs.scan.scan import make_scan
+        from ledgerfs.scan.part_reading import TopicPart
 
-        if order not in ORDERS:
-            raise InvalidOptionError(f"one of {', '.join(ORDERS)}", key=f"order={order!r}")
-        return make_scan(self.name, (), columns=columns, schemas=lambda: self.bucket.schemas_of(self.name), **options)
-
-    def _to_read(self, catalog: "Catalog") -> "list[TopicLedgers]":
-        """Return the ledgers of the topic, or of its partitions."""
-        # As above.
-        from ledgerfs.scan.value_bytes import TopicLedgers
-
-        return [
-            TopicLedgers.of(name, self.bucket.readers_of(name, catalog), catalog)
-            for name in self._managed_ledgers(catalog)
-        ]
-
-    def _table(self, whole: "Scan", topics: "Sequence[TopicLedgers]", order: Order) -> "Scan | PartitionedScan":
-        from ledgerfs.scan.partitioned_scan import PartitionedScan
-
-        if self.is_partitioned:
-            return PartitionedScan.of(whole, topics, order)
-        (only,) = topics
-        return only.scan_as(whole)
+        names = self._managed_ledgers(catalog)
+        return [TopicPart.of(name, self.bucket.readers_of(name, catalog), catalog) for name in names]
 
     def _managed_ledgers(self, catalog: "Catalog") -> list[str | None]:
         return self._named.managed_ledgers(catalog)
@@ -468,3 +320,9 @@ class Topic:
 def _number_of(managed_ledger: str | None) -> int | None:
     _, number = split_partition(managed_ledger or "")
     return None if number is None else int(number)
+
+
+def _options_of(columns: Sequence[str] | None, options: ScanOptions | None, keywords: Mapping[str, Any]) -> ScanOptions:
+    if columns is None:
+        return ScanOptions.of(options, **keywords)
+    return ScanOptions.of(options, columns=columns, **keywords)

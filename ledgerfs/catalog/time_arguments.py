@@ -7,9 +7,18 @@ from fractions import Fraction
 from ledgerfs.errors import InvalidOptionError
 
 Moment = str | datetime | date | int | None
-"""ISO 8601 text, a time, a day (its midnight, UTC), or ms since 1970 UTC; None for no limit."""
+"""ISO 8601 text, ``-1h``, ``now``, ``today``, ``yesterday``, a time, a day (its midnight, UTC), or ms since 1970 UTC; None for no limit."""
+
+
+class Milliseconds(int):
+    """Ms since 1970 UTC that `milliseconds_of` returned, and returns unchanged: a relative time is resolved once."""
+
+    __slots__ = ()
+
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_AGO = re.compile(r"-(\d{1,9})([smhdw])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _FURTHER_DIGITS = re.compile(r"[.,]\d{6}(\d+)")
 _EARLIEST_MS, _LATEST_MS = 1_262_304_000_000, 7_258_118_400_000
 """2010, before the first Pulsar, and 2200."""
@@ -21,21 +30,21 @@ CLOCK_SLACK_MS = 10 * 60 * 1000
 """How much earlier than a previous entry one may be published, ms: producers' clocks differ."""
 
 
-def milliseconds_of(moment: Moment) -> int | None:
-    """Return ms since 1970 UTC, rounded up; texts and times without a zone are UTC.
+def milliseconds_of(moment: Moment) -> Milliseconds | None:
+    """Return ms since 1970 UTC, rounded up; texts and times without a zone are UTC, ``-1h`` is an hour ago.
 
     Messages have whole ms. So a bound between two of them includes the later one as a start, and the earlier one as an end.
 
     Raises `InvalidOptionError` for anything else, and for impossible numbers, which most often are of another unit. 0 is accepted.
     """
-    if moment is None:
-        return None
+    if moment is None or isinstance(moment, Milliseconds):
+        return moment
     if isinstance(moment, int) and not isinstance(moment, bool):
-        return _plausible(moment)
+        return Milliseconds(_plausible(moment))
     rest = False
     if isinstance(moment, str):
         rest = _is_finer(moment)
-        moment = _parsed(moment)
+        moment = _relative(moment) or _parsed(moment)
     elif isinstance(moment, date) and not isinstance(moment, datetime):
         moment = datetime.combine(moment, time(), UTC)
     if not isinstance(moment, datetime):
@@ -51,7 +60,7 @@ def milliseconds_of(moment: Moment) -> int | None:
     )  # fmt: skip
     microseconds = (whole - _EPOCH) // timedelta(microseconds=1)
     # pandas's times have nanoseconds, texts any number of digits.
-    return -(-(microseconds + (rest or getattr(moment, "nanosecond", 0) > 0)) // 1000)
+    return Milliseconds(-(-(microseconds + (rest or getattr(moment, "nanosecond", 0) > 0)) // 1000))
 
 
 def time_of(milliseconds: int | None) -> datetime | None:
@@ -87,10 +96,26 @@ def _plausible(number: int) -> int:
     raise InvalidOptionError(reason, key=str(number))
 
 
+def _relative(text: str) -> datetime | None:
+    """Return the time of a text that counts from now; None for other texts."""
+    now, word = datetime.now(UTC), text.strip().lower()
+    if word in {"now", "today", "yesterday"}:
+        midnight = datetime.combine(now.date(), time(), UTC)
+        return {"now": now, "today": midnight, "yesterday": midnight - timedelta(days=1)}[word]
+    ago = _AGO.fullmatch(word)
+    if ago is None:
+        return None
+    try:
+        return now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+    except OverflowError as error:
+        raise InvalidOptionError("is before all times", key=text) from error
+
+
 def _parsed(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError as error:
         raise InvalidOptionError(
-            "not a time; expected ISO 8601, such as 2026-11-01 or 2026-11-01T12:00:00Z", key=text
+            "not a time; expected ISO 8601, such as 2026-11-01 or 2026-11-01T12:00:00Z, or -1h, -2d, now, today, yesterday",
+            key=text,
         ) from error

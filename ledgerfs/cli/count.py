@@ -1,6 +1,6 @@
 """``ledgerfs count``: messages per topic."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ledgerfs.bucket.topic import Topic
     from ledgerfs.catalog.layout import Progress
     from ledgerfs.catalog.missing_ledgers import MissingLedger
-    from ledgerfs.scan.partitioned_scan import PartitionedScan
-    from ledgerfs.scan.scan import Scan
 
 _DAMAGE = (CorruptObjectError, MissingLedgerError, ObjectNotFoundError, StaleObjectError, UnsupportedFormatError)
 
@@ -111,6 +109,9 @@ def _once(topics: "Sequence[Topic]") -> "list[Topic]":
 
 
 def _count_all(bucket: "Bucket", topics: "Sequence[Topic]", options: dict[str, Any], update: "Progress") -> list[Count]:
+    # This imports pyarrow and numba, which --help does not need.
+    from ledgerfs.scan.report import ScanReport
+
     infos = {info.managed_ledger: info for info in bucket.topics()}
     of_topics = [[infos[name] for name in topic.managed_ledgers if name in infos] for topic in topics]
     done, total = 0, sum(info.bytes for found in of_topics for info in found)
@@ -122,15 +123,13 @@ def _count_all(bucket: "Bucket", topics: "Sequence[Topic]", options: dict[str, A
 
     counts = []
     for topic, found in zip(topics, of_topics, strict=True):
-        scan: Scan | PartitionedScan | None = None
+        report = ScanReport()
         messages: int | None = None
         is_damaged = is_refused = False
         try:
             # The type of JSON is inferred here, which meets the same damage.
-            scan = topic.scan((), **options)
-            scan.on_read = add
-            messages = scan.count()
-            is_damaged = say_left_out(scan, scan.undecodable)
+            messages = replace(topic.scan((), **options), on_read=add).count(report)
+            is_damaged = say_left_out(report)
         except _DAMAGE as error:
             say(str(error) if isinstance(error, MissingLedgerError) else f"{topic.name}: {error}")
             is_damaged = True
@@ -140,7 +139,7 @@ def _count_all(bucket: "Bucket", topics: "Sequence[Topic]", options: dict[str, A
             say(f"{topic.name}: {error}")
             is_refused = True
         sums = sum(info.entries for info in found), sum(info.bytes for info in found)
-        left_out = (topic.missing, 0) if scan is None else (scan.missing, len(scan.incomplete))
+        left_out = topic.missing, len(report.incomplete)
         counts.append(Count(topic.name, *sums, messages, is_damaged, is_refused, *left_out))
     return counts
 

@@ -60,7 +60,7 @@ def export(
         announce_compiling()
         with progress(in_bytes=True) as update:
             report = export_listed(bucket.topic(topic), out, kind, overwrite=overwrite, progress=update, **scan)
-    is_damaged = say_left_out(report, report.undecodable)
+    is_damaged = say_left_out(report)
     if report.skipped_before:
         say(f"{report.topic}: {report.skipped_before:,} damaged entries were left out before")
     if report.undecodable_before:

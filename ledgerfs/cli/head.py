@@ -6,27 +6,30 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ledgerfs.cli.commands import command
-from ledgerfs.cli.head_following import UNUSABLE, followed, show_following, start_of
+from ledgerfs.cli.head_following import (
+    UNUSABLE,
+    followed,
+    say_unusable,
+    show_following,
+    shown_by_default,
+    start_of,
+    without_values,
+)
 from ledgerfs.cli.message_text import message_lines
 from ledgerfs.cli.notices import announce_compiling, say_left_out
 from ledgerfs.cli.options import bucket_argument
-from ledgerfs.cli.output import progress, say, terminal_width
+from ledgerfs.cli.output import progress, terminal_width
 from ledgerfs.cli.scan_options import scan_options
-from ledgerfs.errors import InvalidSchemaError
-from ledgerfs.scan.options import ORDERS, Order, of_bytes
+from ledgerfs.scan.options import CHOICES, Order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     import pyarrow as pa
 
     from ledgerfs.bucket.bucket import Bucket
     from ledgerfs.bucket.topic import Topic
-    from ledgerfs.scan.first_rows import FirstRows
-    from ledgerfs.scan.partitioned_scan import PartitionedScan
     from ledgerfs.scan.scan import Scan
-
-    Rows = Scan | PartitionedScan | FirstRows
 
 _OF_EVERY_MESSAGE = ("ledger_id", "entry_id", "batch_index", "publish_time")
 _SHOWN = ("event_time", "key", "key_bytes", "ordering_key", "properties", "value")
@@ -38,8 +41,8 @@ _SHOWN = ("event_time", "key", "key_bytes", "ordering_key", "properties", "value
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, as in the view jsonl.")
 @click.option(
     "--order",
-    type=click.Choice(ORDERS),
-    default=ORDERS[0],
+    type=click.Choice(CHOICES["order"]),
+    default=CHOICES["order"][0],
     show_default=True,
     help="Of a partitioned topic: partition by partition, or merged by the time of publishing.",
 )
@@ -109,55 +112,29 @@ def head(
         following, is_usable = followed(bucket.topic(topic), names, scan, start)
         is_damaged = show_following(following, lambda batches: write(batches, following.schema))
     else:
-        found, read, is_usable = _rows(bucket.topic(topic), names, scan, order, messages)
-        write(_first(found, messages), found.schema)
-        is_damaged = say_left_out(read, found.undecodable)
+        # This imports pyarrow and numba, which --help does not need.
+        from ledgerfs.scan.report import ScanReport
+
+        report = ScanReport()
+        found, is_usable = _first_rows(bucket.topic(topic), names, {**scan, "order": order, "limit": messages})
+        write(found.batches(report), found.schema)
+        is_damaged = say_left_out(report)
     if is_damaged or not is_usable:
         context.exit(1)
 
 
-def _rows(
-    topic: "Topic", columns: tuple[str, ...] | None, given: dict[str, Any], order: Order, messages: int
-) -> "tuple[Rows, Scan | PartitionedScan, bool]":
-    """Return the rows to show, the scan that reads them, and whether the schema could be used.
+def _first_rows(topic: "Topic", columns: tuple[str, ...] | None, given: dict[str, Any]) -> "tuple[Scan, bool]":
+    """Return the rows to show, and whether the schema could be used.
 
     Values are typed if nothing else is asked for and a schema is known.
     """
-    options = given if given.get("values") == "bytes" else {"values": "auto", "on_undecodable": "null", **given}
-    if options["values"] == "json":
-        return *_first_documents(topic, columns, options, order, messages), True
     try:
-        found = topic.scan(columns, **options, order=order)
+        return topic.scan(columns, **shown_by_default(given)), True
     except UNUSABLE as error:
         if "values" in given:
             raise
-        why = error.reason if isinstance(error, InvalidSchemaError) else error
-        say(f"{topic.name}: values are shown as they are, its schema cannot be used: {why}")
-        found = topic.scan(columns, **of_bytes(options), order=order)
-        return found, found, False
-    return found, found, True
-
-
-def _first_documents(
-    topic: "Topic", columns: tuple[str, ...] | None, options: dict[str, Any], order: Order, messages: int
-) -> "tuple[Rows, Scan | PartitionedScan]":
-    """Return the first messages with values that are JSON, by the type that these have."""
-    # These import numba and pyarrow, which --help does not need.
-    from ledgerfs.scan.first_rows import FirstRows
-    from ledgerfs.scan.json_documents import InferredType, json_values
-
-    bare = of_bytes(options)
-    found = topic.scan(columns, **bare, order=order)
-    wanted = tuple(found.schema.names)
-    of_values = {name: options[name] for name in ("schema_version", "flatten", "on_undecodable") if name in options}
-    shown = json_values(**of_values)
-    if not shown.are_needed(wanted):
-        return found, found
-    if shown.await_values(wanted):
-        kind = InferredType(topic.json_type(messages, order=order, **options))
-        shown = json_values(**(of_values | {"schema_version": kind}))
-    found = topic.scan(shown.columns_for(wanted), **bare, order=order)
-    return FirstRows(found, wanted, shown, messages), found
+        say_unusable(topic.name, error)
+        return topic.scan(columns, **without_values(given)), False
 
 
 def _with_fields(shown: tuple[str, ...], asked: tuple[str, ...], names: list[str]) -> tuple[str, ...]:
@@ -200,12 +177,3 @@ def _readable(batch: "pa.RecordBatch") -> "pa.RecordBatch":
         texts = None if is_kept else plain_texts(field.name, column)
         columns.append(column if texts is None else texts)
     return pa.RecordBatch.from_arrays(columns, batch.schema.names)
-
-
-def _first(scan: "Rows", messages: int) -> "Iterator[pa.RecordBatch]":
-    """Yield the first rows of a scan, and read no further."""
-    missing = messages
-    batches = iter(scan)
-    while missing > 0 and (batch := next(batches, None)) is not None:
-        yield batch.slice(0, missing)
-        missing -= batch.num_rows

@@ -3,7 +3,7 @@
 import errno
 import select
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +18,12 @@ from ledgerfs.errors import (
     InvalidSchemaError,
     UnsupportedFormatError,
 )
-from ledgerfs.scan.options import of_bytes
+from ledgerfs.scan.options import OF_VALUES
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from ledgerfs.bucket.topic import Topic
-    from ledgerfs.messages.decode.chunks import Incomplete
-    from ledgerfs.messages.decode.entries import Skipped
     from ledgerfs.scan.following import Following
 
 UNUSABLE = (AccessDeniedError, CorruptSchemaFileError, InvalidSchemaError, UnsupportedFormatError)
@@ -64,15 +62,29 @@ def followed(
     topic: "Topic", columns: tuple[str, ...] | None, given: dict[str, Any], start: str
 ) -> "tuple[Following, bool]":
     """Return the rows to come, and whether the topic's schema could be used; values are typed if that is known and nothing else asked."""
-    options = given if given.get("values") == "bytes" else {"values": "auto", "on_undecodable": "null", **given}
     try:
-        return topic.follow(columns, start=start, **options), True
+        return topic.follow(columns, start=start, **shown_by_default(given)), True
     except UNUSABLE as error:
         if "values" in given:
             raise
-        why = error.reason if isinstance(error, InvalidSchemaError) else error
-        say(f"{topic.name}: values are shown as they are, its schema cannot be used: {why}")
-        return topic.follow(columns, start=start, **of_bytes(options)), False
+        say_unusable(topic.name, error)
+        return topic.follow(columns, start=start, **without_values(given)), False
+
+
+def shown_by_default(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of a scan that shows values as its schemas have them, unless something else is asked for."""
+    return dict(given) if given.get("values") == "bytes" else {"values": "auto", "on_undecodable": "null", **given}
+
+
+def without_values(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of the same scan with values as bytes."""
+    return {name: value for name, value in given.items() if name not in OF_VALUES}
+
+
+def say_unusable(topic: str, error: Exception) -> None:
+    """Say that a topic's schema cannot be used."""
+    reason = error.reason if isinstance(error, InvalidSchemaError) else error
+    say(f"{topic}: values are shown as they are, its schema cannot be used: {reason}")
 
 
 def show_following(following: "Following", write: "Callable[[Iterable[pa.RecordBatch]], None]") -> bool:
@@ -114,17 +126,10 @@ class _Told:
         self._skipped += len(skipped)
         self._incomplete += len(incomplete)
         self._values.update((one.version, one.reason) for one in values)
-        self.is_damaged |= say_left_out(_New(self.following.topic, skipped, incomplete), values)
+        # This imports numba; who follows has done so.
+        from ledgerfs.scan.report import ScanReport
 
-
-@dataclass(frozen=True, slots=True)
-class _New:
-    """What was left out since it was told last."""
-
-    topic: str
-    skipped: "Sequence[Skipped]"
-    incomplete: "Sequence[Incomplete]"
-    missing: tuple[()] = ()
+        self.is_damaged |= say_left_out(ScanReport(self.following.topic, skipped, incomplete, values))
 
 
 def _require_reader() -> None:

@@ -18,7 +18,7 @@ from ledgerfs.fuse_mount.mount_request import MountRequest, absolute_url
 from ledgerfs.fuse_mount.mountpoint import absolute, require_usable
 from ledgerfs.fuse_mount.option_names import SortedOptions, sort_options
 from ledgerfs.fuse_mount.unmounting import clear_if_dead
-from ledgerfs.scan.options import require_of_files
+from ledgerfs.scan.options import ScanOptions
 
 _FUSE_CONF = Path("/etc/fuse.conf")
 _OPTION_HELP = (
@@ -113,7 +113,7 @@ def _scan_options(options: SortedOptions) -> dict[str, Any]:
     found: dict[str, Any] = options.scan_options
     if "schema_version" in found:
         found["schema_version"] = schema_version_of(found["schema_version"])
-    require_of_files(found)
+    ScanOptions.of(**found).require_of_files()
     return found
 
 

@@ -66,8 +66,13 @@ class LeavesOut(Protocol):
         """Missing ledgers."""
         ...
 
+    @property
+    def undecodable(self) -> "Sequence[Undecodable]":
+        """Values and times that could not be decoded."""
+        ...
 
-def say_left_out(scan: LeavesOut, undecodable: "Sequence[Undecodable]" = ()) -> bool:
+
+def say_left_out(scan: LeavesOut) -> bool:
     """Say on standard error what a scan left out, a line for each of the first places; return whether there was damage.
 
     That are also values and times that could not be decoded, whether they are null or their messages left out.
@@ -89,6 +94,7 @@ def say_left_out(scan: LeavesOut, undecodable: "Sequence[Undecodable]" = ()) -> 
             f"{scan.topic}: {len(scan.incomplete):,} chunked messages lack parts, the first one begins at "
             f"{first.ledger_id}:{first.entry_id}"
         )
+    undecodable = scan.undecodable
     for value in undecodable[:_MOST_LINES]:
         raw = "" if value.raw is None else f" ({value.raw})"
         say(

@@ -10,7 +10,7 @@ import click
 from ledgerfs.cli.traffic_options import Command
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.local_paths import local_path
-from ledgerfs.scan.options import CHOICES
+from ledgerfs.scan.options import CHOICES, SCAN_OPTIONS
 
 
 def scan_options(command: Command) -> Command:
@@ -78,6 +78,9 @@ def _schema_of(file: str) -> dict[str, Any]:
     return schema
 
 
+_NOT_HERE = frozenset({"where", "limit", "order", "include_markers", "check_checksums", "threads"})
+"""Options of scans that commands do not have, or only some."""
+
 _OPTIONS = (
     click.option(
         "--columns",
@@ -85,8 +88,14 @@ _OPTIONS = (
         callback=parsed_names,
         help="Columns, in this order; see docs/reference/messages.md.",
     ),
-    click.option("--start", "start_time", metavar="TIME", help="Messages published from here on: ISO 8601, UTC."),
-    click.option("--end", "end_time", metavar="TIME", help="Messages published before this: ISO 8601, UTC."),
+    click.option(
+        "--start",
+        "start_time",
+        metavar="TIME",
+        help="Messages published from here on: ISO 8601 (UTC), or -1h, -2d, now, today, yesterday.",
+    ),
+    click.option("--end", "end_time", metavar="TIME", help="Messages published before this, as --start."),
+    click.option("--key", metavar="KEY", help="Messages with this key only."),
     click.option(
         "--clock-slack-ms",
         type=click.IntRange(min=0),
@@ -148,18 +157,4 @@ _OPTIONS = (
         "out the value, or the message.",
     ),
 )
-_NAMES = (
-    "columns",
-    "start_time",
-    "end_time",
-    "clock_slack_ms",
-    "transactions",
-    "on_corrupt",
-    "on_encrypted",
-    "private_keys",
-    "max_message_bytes",
-    "values",
-    "schema_version",
-    "flatten",
-    "on_undecodable",
-)
+_NAMES = tuple(name for name in SCAN_OPTIONS if name not in _NOT_HERE)

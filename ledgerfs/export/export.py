@@ -7,8 +7,8 @@ Each ledger is a scan of its own, which also reads parts of the ledgers around i
 chunk.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -29,8 +29,10 @@ from ledgerfs.formats.topic_names import split_partition
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.decode.entries import Skipped
 from ledgerfs.messages.decode.undecodable import Undecodable, add_undecodable, counts_of
-from ledgerfs.scan.options import ScanOptions, require_of_parts
-from ledgerfs.scan.partitioned_scan import PartitionedScan
+from ledgerfs.scan.options import ScanKeywords, ScanOptions
+from ledgerfs.scan.part_reading import TopicPart
+from ledgerfs.scan.projection import asked_columns
+from ledgerfs.scan.report import ScanReport
 from ledgerfs.scan.scan import Scan
 from ledgerfs.scan.topic_entries import Reach
 from ledgerfs.tables.table_files import TABLE_KINDS, write_table
@@ -104,7 +106,8 @@ def export_topic(
     overwrite: bool = False,
     progress: Progress | None = None,
     columns: Sequence[str] | None = None,
-    **options: Unpack[ScanOptions],
+    options: ScanOptions | None = None,
+    **keywords: Unpack[ScanKeywords],
 ) -> ExportReport:
     """Write each ledger of a topic that has messages to ``<ledgerId>.<kind>`` in a folder, unless it is there already.
 
@@ -125,10 +128,10 @@ def export_topic(
         Remove the files of an export with other options from the folder, instead of raising.
     progress
         Called with the topic's name, the bytes read so far, and the bytes to read.
-    columns, options
-        As in `Topic.scan`; ``transactions="readable"`` is not known for a single ledger. A folder is of the schemas that were known when it
-        was begun: with others it is another export. So is one of ``values="json"`` when ledgers that came since have changed the type
-        of all; each export reads the topic for that type.
+    columns, options, keywords
+        As in `Topic.scan`, without ``transactions="readable"`` and ``limit``, which are not known for a single ledger. A folder is of
+        the schemas that were known when it was begun: with others it is another export. So is one of ``values="json"`` when ledgers that
+        came since have changed the type of all; each export reads the topic for that type.
 
     Raises
     ------
@@ -152,7 +155,9 @@ def export_topic(
         if not any(map(catalog.has, topic.managed_ledgers)):
             # It is gone since it was looked up: this raises, as looking it up now does.
             topic = topic.bucket.topic(topic.name)
-        return export_listed(topic, folder, kind, overwrite=overwrite, progress=progress, columns=columns, **options)
+        return export_listed(
+            topic, folder, kind, overwrite=overwrite, progress=progress, columns=columns, options=options, **keywords
+        )
 
 
 def export_listed(
@@ -163,19 +168,17 @@ def export_listed(
     overwrite: bool = False,
     progress: Progress | None = None,
     columns: Sequence[str] | None = None,
-    **options: Unpack[ScanOptions],
+    options: ScanOptions | None = None,
+    **keywords: Unpack[ScanKeywords],
 ) -> ExportReport:
     """Export as `export_topic`, for who has locked the folder, and listed the bucket since."""
-    require_of_parts(options)
-    scan = topic.scan(columns, **options)
+    wanted = ScanOptions.of(options, **keywords)
+    wanted.require_of_parts()
+    scan = topic.scan(columns, wanted)
     scan.require_all()
-    if isinstance(scan, PartitionedScan):
-        whole = replace(scan.whole, skips_refused=any(part.skips_refused for part in scan.partitions))
-        parts = {_ending_of(part.topic): part for part in scan.partitions}
-    else:
-        whole, parts = scan, {"": scan}
-    contents = _contents_of(topic, whole, kind, options.get("private_keys") or ())
-    ledgers = [one for ending, part in parts.items() for one in _ledgers_of(part, ending)]
+    parts = {_ending_of(part.topic) if topic.is_partitioned else "": part for part in scan.parts}
+    contents = _contents_of(topic, scan, kind)
+    ledgers = [one for ending, part in parts.items() for one in _ledgers_of(scan, part, ending)]
     versions = {one.name: one.ref.version for one in ledgers}
     with ExportFolder(path, contents, TABLE_KINDS[kind], versions, overwrite=overwrite) as folder:
         export = _Export(ExportReport(topic.name, missing=scan.missing), folder, kind, progress or (lambda *_: None))
@@ -189,7 +192,7 @@ def export_listed(
             try:
                 export.make(ledger)
             except (AccessDeniedError, StoreError) as error:
-                if not whole.skips_refused or isinstance(error, StoreUnreachableError):
+                if not any(part.skips_refused for part in scan.parts) or isinstance(error, StoreUnreachableError):
                     raise
                 export.report.skipped.append(Skipped(ledger.ref.ledger_id, 0, ledger.ref.last_entry, str(error)))
     return export.report
@@ -215,10 +218,10 @@ class _Ledger:
     scan: Scan
 
 
-def _ledgers_of(scan: Scan, ending: str) -> list[_Ledger]:
-    refs = [ledger.ref for ledger in scan.ledgers]
+def _ledgers_of(scan: Scan, part: TopicPart, ending: str) -> list[_Ledger]:
+    refs = [ledger.ref for ledger in part.ledgers]
     # A file without the refused part of its ledger would count as whole in the next run: such a ledger gets no file.
-    known = replace(scan, limits=LedgerTimes.of_refs(refs), skips_refused=False)
+    known = replace(scan, parts=(replace(part, limits=LedgerTimes.of_refs(refs), skips_refused=False),))
     return [_Ledger(f"{ref.ledger_id}{ending}", ending, ref, place, known) for place, ref in enumerate(refs)]
 
 
@@ -320,26 +323,27 @@ class _Export:
     def make(self, ledger: _Ledger) -> None:
         """Export one ledger."""
         read_before = self._read
-        part = Reach.of(range(ledger.position, ledger.position + 1))
-        scan = replace(ledger.scan, part=part, on_read=self._report_read)
-        rows, size = self._write(ledger.name, scan)
-        skipped = sum(one.last_entry - one.first_entry + 1 for one in scan.skipped)
+        report = ScanReport()
+        (part,) = ledger.scan.parts
+        part = replace(part, reach=Reach.of(range(ledger.position, ledger.position + 1)))
+        scan = replace(ledger.scan, parts=(part,), on_read=self._report_read)
+        rows, size = self._write(ledger.name, scan, report)
+        skipped = sum(one.last_entry - one.first_entry + 1 for one in report.skipped)
         ref, since = ledger.ref, self._folder.since(ledger.name, ledger.ref)
-        undecodable, unnamed = counts_of(scan.undecodable)
+        undecodable, unnamed = counts_of(report.undecodable)
         exported = Exported(
-            ref.version, since, self._folder.run, rows, size, ref.last_entry, ref.is_open, scan.basis, skipped, undecodable, unnamed
+            ref.version, since, self._folder.run, rows, size, ref.last_entry, ref.is_open, report.basis, skipped, undecodable, unnamed
         )  # fmt: skip
         self._folder.record(ledger.name, exported)
-        self.report.skipped += scan.skipped
-        self.report.incomplete += scan.incomplete
-        for one in scan.undecodable:
+        self.report.skipped += report.skipped
+        self.report.incomplete += report.incomplete
+        for one in report.undecodable:
             add_undecodable(self.report.undecodable, one)
         self._report_read(read_before + ref.length - self._read)
 
-    def _write(self, name: str, scan: Scan) -> tuple[int, int]:
+    def _write(self, name: str, scan: Scan, report: ScanReport) -> tuple[int, int]:
         """Write the file of a ledger, if it has messages; return their number, and the bytes of the file."""
-        # Of a batch all rows may be left out.
-        batches = (batch for batch in scan if batch.num_rows)
+        batches = scan.batches(report)
         first = next(batches, None)
         if first is None:
             return 0, 0
@@ -357,9 +361,8 @@ class _Export:
         self._progress(self.report.topic, self._read, self._to_read)
 
 
-def _contents_of(topic: Topic, scan: Scan, kind: str, private_keys: Iterable[str]) -> dict[str, Any]:
+def _contents_of(topic: Topic, scan: Scan, kind: str) -> dict[str, Any]:
     """Return the options that decide the contents of the files, as JSON values; of keys their names."""
-    options = asdict(scan.options) | {"columns": scan.message_columns, "transactions": scan.transactions}
     return {
         "bucket": told_bucket(topic.bucket),
         "topic": topic.name,
@@ -367,8 +370,7 @@ def _contents_of(topic: Topic, scan: Scan, kind: str, private_keys: Iterable[str
         # A topic of the same name without partitions has other files.
         **({"partitions": "all"} if topic.is_partitioned else {}),
         "format": kind,
-        **options,
-        "clock_slack_ms": scan.clock_slack_ms,
-        "private_keys": sorted(private_keys),
+        "columns": list(asked_columns(scan.options)),
+        **scan.options.described,
         **({} if scan.values is None else {**scan.values.described, "fields": told_fields(scan.values.type)}),
     }

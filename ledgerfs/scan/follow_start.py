@@ -110,7 +110,7 @@ def _message(given: Any) -> MessageId:  # noqa: ANN401
 
 def _at_time(start_ms: int, look: Look, scan: "Scan") -> Next:
     """Return the first entry that may have been published from a time on, unless clocks differ by more than the slack."""
-    times = TimeRange(start_ms, None, scan.clock_slack_ms)
+    times = TimeRange(start_ms, None, scan.options.clock_slack_ms)
     part = Reach.of(range(len(look.ledgers)))
     place, stop = TimePruning(look.ledgers, part, times, None, scan.options.check_checksums).pruned().reach
     if place == stop or place.number >= len(look.ledgers):

@@ -15,12 +15,14 @@ from ledgerfs.messages.decode.entries import Skipped, TopicDecoder
 from ledgerfs.messages.decode.entry_fields import rows_in_transactions
 from ledgerfs.scan.earlier_chunks import EarlierChunks
 from ledgerfs.scan.followed_outcomes import FollowedOutcomes, Undecided, reach_from
+from ledgerfs.scan.part_reading import decode_options
 from ledgerfs.scan.reread_damaged import Walked, walk_entries
 from ledgerfs.scan.topic_entries import read_entries
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ledgerfs.messages.decode.undecodable import Undecodable
     from ledgerfs.scan.scan import Scan
 
 _MOST_BYTES_BACK = 1 << 30
@@ -40,7 +42,11 @@ class FollowedTopic:
     Parameters
     ----------
     scan
-        A scan of no ledgers with the topic's name, the columns to read, and all options.
+        A scan of no ledgers with the topic's name, and all options.
+    columns
+        The columns of the message table to read.
+    undecodable
+        Times that no column holds; this adds to it.
     tail
         Looks at the topic.
     start
@@ -63,15 +69,27 @@ class FollowedTopic:
 
     """
 
-    def __init__(self, scan: "Scan", tail: Tail, start: Next, look: Look, *, poll_s: float, patience_s: float) -> None:
+    def __init__(
+        self,
+        scan: "Scan",
+        columns: Sequence[str],
+        undecodable: "list[Undecodable]",
+        *,
+        tail: Tail,
+        start: Next,
+        look: Look,
+        poll_s: float,
+        patience_s: float,
+    ) -> None:
         self._tail = tail
-        self._transactions = scan.transactions
+        self._transactions = scan.options.transactions
         self._poll_s, self._patience_s, self._pause_s = poll_s, patience_s, poll_s
         before = [one for one in look.ledgers if one.ref.ledger_id <= start.ledger_id]
         is_damage_skipped = scan.options.on_corrupt == "skip"
         self._outcomes = FollowedOutcomes(start, before[-2:], is_damage_skipped=is_damage_skipped)
+        options = decode_options(scan.options, columns)
         self._decoder = TopicDecoder(
-            scan.topic, scan.options, scan.decrypt, self._outcomes.state_of, undecodable=scan.undecodable
+            scan.topic, options, scan.decrypt, self._outcomes.state_of, undecodable=undecodable
         )
         self._decoder.chunks.earlier = _ChunksBefore(look.ledgers, start, self._decoder, patience_s)
         self._active: Iterator[pa.RecordBatch] | None = None

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from ledgerfs.formats.array_types import Mask
 from ledgerfs.formats.schemas.schema_versions import TopicSchemas
 from ledgerfs.messages.decode.undecodable import Undecodable
 from ledgerfs.scan.shown_values import ShownValues
@@ -19,14 +20,12 @@ _NAMED = "schema_version"
 
 
 class FollowedValues:
-    """Makes columns of values, batch by batch.
+    """Decodes values, batch by batch.
 
     Parameters
     ----------
     shown
         How values are shown.
-    wanted
-        Columns of the message table, in their order.
     undecodable
         What could not be decoded; this adds to it.
     schemas
@@ -34,24 +33,17 @@ class FollowedValues:
 
     """
 
-    __slots__ = ("_named", "_reading", "_schemas", "_shown", "_undecodable", "_wanted")
+    __slots__ = ("_named", "_reading", "_schemas", "_shown", "_undecodable")
 
-    def __init__(
-        self,
-        shown: ShownValues,
-        wanted: tuple[str, ...],
-        undecodable: list[Undecodable],
-        schemas: Callable[[], TopicSchemas],
-    ) -> None:
+    def __init__(self, shown: ShownValues, undecodable: list[Undecodable], schemas: Callable[[], TopicSchemas]) -> None:
         self._shown = shown
-        self._wanted = wanted
         self._undecodable = undecodable
         self._schemas = schemas
         self._named: set[bytes | None] = {None}
-        self._reading = ValueReading(shown, wanted, undecodable)
+        self._reading = ValueReading(shown, undecodable)
 
-    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the wanted columns of a batch; raises as `ValueReading`, and as the schemas do."""
+    def __call__(self, batch: pa.RecordBatch) -> tuple[pa.Array, Mask | None]:
+        """Return what `ValueReading` does; raises as that, and as the schemas do."""
         source = self._shown.source
         # As they were written ("each"), values have a column for each version of the moment of the call.
         if isinstance(source, TypedValues) and source.wanted is not None and _NAMED in batch.schema.names:
@@ -63,6 +55,6 @@ class FollowedValues:
 
     def _learn(self, source: TypedValues) -> None:
         learned = replace(source, schemas=self._schemas())
-        # What was not asked for cannot be decoded from; such values are told of as those of an unknown schema.
+        # Values that need other columns cannot be decoded; they are reported as those of an unknown schema.
         if set(learned.needed) <= set(source.needed):
-            self._reading = ValueReading(replace(self._shown, source=learned), self._wanted, self._undecodable)
+            self._reading = ValueReading(replace(self._shown, source=learned), self._undecodable)

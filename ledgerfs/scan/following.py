@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from ledgerfs.catalog.tail import BEGINNING, Next, Tail
+from ledgerfs.catalog.time_arguments import Milliseconds
 from ledgerfs.display import names_shown, printable
 from ledgerfs.errors import InvalidOptionError, StoreUnreachableError
 from ledgerfs.formats.schemas.schema_versions import TopicSchemas
@@ -90,7 +91,7 @@ class Following:
 
     """
 
-    __slots__ = ("_parts", "_reading", "_topics", "_whole", "on_wait", "undecodable")
+    __slots__ = ("_decode", "_parts", "_topics", "_whole", "on_wait", "undecodable")
 
     def __init__(
         self,
@@ -108,27 +109,31 @@ class Following:
         self._whole = whole
         self.undecodable: list[Undecodable] = []
         self.on_wait: Callable[[], None] | None = None
-        wanted = whole.message_columns
-        values = whole.values if whole.values is not None and whole.values.are_needed(wanted) else None
-        self._reading = None if values is None else FollowedValues(values, wanted, self.undecodable, schemas)
-        columns = wanted if values is None else values.columns_for(wanted)
-        if start.message is not None or not columns:
+        values = whole.projection.values
+        self._decode = None if values is None else FollowedValues(values, self.undecodable, schemas)
+        columns = whole.projection.read
+        if start.message is not None:
             columns = (*columns, *(name for name in IDENTITY if name not in columns))
-        options = replace(whole.options, columns=columns, start_ms=start.start_ms)
-        scan = replace(whole, values=None, options=options, undecodable=self.undecodable)
+        options = replace(whole.options, start_time=None if start.start_ms is None else Milliseconds(start.start_ms))
         self._topics: list[FollowedTopic] = []
         self._parts: deque[_Part] = deque()
         for one in parts:
-            # Known outcomes are by places in their topic.
-            self._begin(replace(scan, topic=one.topic, known_outcomes={}), one.tail, start, poll_s, patience_s)
-
-    def _begin(self, scan: "Scan", tail: Tail, start: StartAt, poll_s: float, patience_s: float) -> None:
-        look = tail.look(BEGINNING)
-        at = started(start, look, scan)
-        topic = FollowedTopic(scan, tail, at.position, look, poll_s=poll_s, patience_s=patience_s)
-        topic.leave_out(at.gone)
-        self._topics.append(topic)
-        self._parts.append(_Part(topic, at.since))
+            scan = replace(whole, topic=one.topic, options=options)
+            look = one.tail.look(BEGINNING)
+            at = started(start, look, scan)
+            topic = FollowedTopic(
+                scan,
+                columns,
+                self.undecodable,
+                tail=one.tail,
+                start=at.position,
+                look=look,
+                poll_s=poll_s,
+                patience_s=patience_s,
+            )
+            topic.leave_out(at.gone)
+            self._topics.append(topic)
+            self._parts.append(_Part(topic, at.since))
 
     def __repr__(self) -> str:
         return f"<following {printable(self.topic)}: columns {', '.join(self.schema.names)}>"
@@ -206,12 +211,13 @@ class Following:
                 part.topic.bear(error)
                 continue
             part.waiting = None
-            if shown.num_rows:
+            if shown is not None:
                 return shown
         return None
 
-    def _shown(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return self._reading(batch) if self._reading is not None else batch.select(self.schema.names)
+    def _shown(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
+        rows = list(self._whole.projection.rows([batch], self._decode))
+        return rows[0] if rows else None
 
     def _wait(self) -> None:
         """Wait until a partition is due."""

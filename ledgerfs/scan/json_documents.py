@@ -18,7 +18,7 @@ from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.messages.values.json_shapes import JsonShapes
 from ledgerfs.messages.values.json_values import JsonDecoder
 from ledgerfs.messages.values.value_decoder import ValueDecoder, payloads_of
-from ledgerfs.scan.options import NO_TYPE_OF_JSON, OnUndecodable
+from ledgerfs.scan.options import NO_TYPE_OF_JSON, OnUndecodable, ScanOptions
 from ledgerfs.scan.shown_values import Decoding, Failure, ShownValues
 
 _OF_FIELDS = frozenset({"AVRO", "JSON"})
@@ -75,9 +75,11 @@ class JsonDocuments:
         """Whether the type is still to be inferred."""
         return self.given is None
 
-    def learned(self, batches: Iterable[pa.RecordBatch]) -> "JsonDocuments":
-        """Return the same with the type of all documents in some batches with the column ``value``."""
-        return JsonDocuments(inferred_type(batches))
+    def learned(
+        self, batches: Iterable[pa.RecordBatch], rows: int | None, on_undecodable: OnUndecodable
+    ) -> "JsonDocuments":
+        """Return the same with the type of the first documents in some batches with the column ``value``."""
+        return JsonDocuments(inferred_type(batches, rows, on_undecodable))
 
     def decoding(self) -> Decoding:
         """Begin an iteration over batches."""
@@ -116,14 +118,12 @@ def inferred_type(
     return InferredType(shapes.type)
 
 
-def json_values(
-    *, schema_version: object = "latest", flatten: bool = False, on_undecodable: OnUndecodable = "raise"
-) -> ShownValues:
-    """Return how a scan shows values that are JSON documents, from the arguments that users give.
+def json_values(options: ScanOptions) -> ShownValues:
+    """Return how a scan shows values that are JSON documents.
 
-    Raises `InvalidOptionError` for what says nothing of fields, and `InvalidSchemaError`.
+    Raises `InvalidOptionError` for a schema that has no fields, and `InvalidSchemaError`.
     """
-    return ShownValues(JsonDocuments(_given(schema_version)), flatten, on_undecodable)
+    return ShownValues(JsonDocuments(_given(options.schema_version)), options.flatten, options.on_undecodable)
 
 
 def _given(schema: object) -> SchemaInfo | pa.DataType | InferredType | None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from datetime import datetime
 from reprlib import repr as short_repr
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -12,14 +12,14 @@ from ledgerfs.catalog.missing_ledgers import MissingLedger, missing_error
 from ledgerfs.catalog.reader import LedgerReader
 from ledgerfs.display import printable
 from ledgerfs.errors import CorruptMessageError, NotFoundError
-from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
 from ledgerfs.messages.decode.entries import TopicDecoder
 from ledgerfs.messages.decode.entry_fields import chunk_at, chunked_id_at, chunks_of, markers_at
 from ledgerfs.scan.earlier_chunks import EarlierChunks
 from ledgerfs.scan.message_id import MessageId
+from ledgerfs.scan.options import ScanOptions
+from ledgerfs.scan.part_reading import decode_options, decrypt_with
 from ledgerfs.scan.python_values import python_rows
 from ledgerfs.scan.reread_damaged import walk_entries
-from ledgerfs.scan.scan import make_scan
 from ledgerfs.scan.topic_entries import Place, Reach, read_entries
 
 MOST_BYTES_AROUND = 1 << 30
@@ -107,33 +107,13 @@ class TopicLedgers(Protocol):
 COLUMNS = tuple(field.name for field in fields(Message) if field.name != "id")
 
 
-def read_message(
-    topic: TopicLedgers,
-    given: Any,  # noqa: ANN401  (checked)
-    *,
-    private_keys: Any = None,  # noqa: ANN401  (as make_scan's)
-    on_encrypted: str = "raise",
-    include_markers: bool = False,
-    check_checksums: bool = True,
-    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
-) -> Message:
+def read_message(topic: TopicLedgers, identity: MessageId, options: ScanOptions) -> Message:
     """Return one message of a topic, whatever the state of its transaction. Raises the errors of `Topic.message`."""
-    identity = MessageId.of(given)
-    scan = make_scan(
-        topic.name,
-        (),
-        columns=COLUMNS,
-        private_keys=private_keys,
-        on_encrypted=on_encrypted,
-        include_markers=include_markers,
-        check_checksums=check_checksums,
-        max_message_bytes=max_message_bytes,
-    )
-    decoder = TopicDecoder(topic.name, scan.options, scan.decrypt)
+    decoder = TopicDecoder(topic.name, decode_options(options, COLUMNS), decrypt_with(options))
     ledger = _ledger_of(topic, identity)
     (batch,) = ledger.batches(identity.entry_id, identity.entry_id)
     ((_, batch, entries, keep),) = walk_entries(decoder, [ledger], [(Place(0, identity.entry_id), batch)])
-    if markers_at(entries, np.array([0]))[0] and not include_markers:
+    if markers_at(entries, np.array([0]))[0] and not options.include_markers:
         raise identity.not_found("the entry is a marker of the broker, not a message")
     if chunk_at(entries, 0) is None:
         if identity.first:
@@ -145,7 +125,7 @@ def read_message(
         table = _join(topic, identity, decoder, chunked_id_at(batch, entries, 0))
     if not table.num_rows:
         raise identity.not_found(
-            "the entry is encrypted, and skipped" if on_encrypted == "skip" else "the entry has no message"
+            "the entry is encrypted, and skipped" if options.on_encrypted == "skip" else "the entry has no message"
         )
     row = identity.row(table.column("batch_index").to_pylist(), table.column("partition")[0].as_py())
     return Message.of(table.slice(row, 1))

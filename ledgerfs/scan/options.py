@@ -1,11 +1,24 @@
-"""The names of a scan's options: in a module that imports nothing heavy, since names are checked before messages are read."""
+"""The options of everything that reads messages: one frozen value, checked when it is made.
 
-from collections.abc import Iterable, Mapping
+Nothing heavy is imported, since options are checked before messages are read.
+"""
+
+import pickle
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from hashlib import sha256
 from os import PathLike
-from typing import Any, Literal, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
-from ledgerfs.catalog.time_arguments import Moment
+from ledgerfs.catalog.time_arguments import CLOCK_SLACK_MS, Moment, milliseconds_of
 from ledgerfs.errors import InvalidOptionError
+from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from ledgerfs.formats.schemas.schema_info import SchemaInfo
 
 Transactions = Literal["committed", "readable", "all"]
 OnEncrypted = Literal["raise", "null", "skip"]
@@ -16,42 +29,21 @@ OnUndecodable = Literal["raise", "null", "skip"]
 PrivateKeys = Mapping[str, str | bytes | PathLike[str]]
 """{name of the key in Pulsar: PEM, or the path of a PEM file}."""
 
-
-class MessageOptions(TypedDict, total=False):
-    """Options of `Topic.message`, which `Topic.scan` explains."""
-
-    private_keys: PrivateKeys | None
-    on_encrypted: OnEncrypted
-    include_markers: bool
-    check_checksums: bool
-    max_message_bytes: int
-
-
-class ScanOptions(MessageOptions, total=False):
-    """Options of `Topic.scan` besides the columns and the order."""
-
-    start_time: Moment
-    end_time: Moment
-    clock_slack_ms: int
-    transactions: Transactions
-    on_corrupt: OnCorrupt
-    values: Values
-    schema_version: Any
-    flatten: bool
-    on_undecodable: OnUndecodable
-
-
-OF_VALUES = ("values", "schema_version", "flatten", "on_undecodable")
-"""Options of values as columns: ``values``, and those that mean nothing if it is ``bytes``."""
-
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "transactions": get_args(Transactions),
     "on_encrypted": get_args(OnEncrypted),
     "on_corrupt": get_args(OnCorrupt),
+    "order": get_args(Order),
     "values": get_args(Values),
     "on_undecodable": get_args(OnUndecodable),
 }
 """Values of options that have few, the default first."""
+
+OF_VALUES = ("values", "schema_version", "flatten", "on_undecodable")
+"""Options of values as columns: ``values``, and those that mean nothing if it is ``bytes``."""
+
+OF_MESSAGES = ("private_keys", "on_encrypted", "include_markers", "check_checksums", "max_message_bytes")
+"""Options of one message (`Topic.message`)."""
 
 NO_VERSION = "expected the number of a version, 'latest', 'each', or a schema"
 NO_TYPE_OF_JSON = (
@@ -61,78 +53,239 @@ NO_TYPE_OF_JSON = (
 """Why a ``schema_version`` is refused."""
 _SHOWN = 200
 
-SCAN_OPTIONS = ("columns", *ScanOptions.__annotations__)
-"""Options of `Topic.scan`, and of everything that passes options on to it; `Topic.scan` itself also has ``order``."""
 
-ORDERS: tuple[Order, ...] = ("partition", "publish_time")
-"""Values of ``order`` for a partitioned topic."""
+class ScanKeywords(TypedDict, total=False):
+    """The fields of `ScanOptions` besides ``columns``, as keyword arguments."""
+
+    start_time: Moment
+    end_time: Moment
+    key: str | bytes | None
+    where: "pc.Expression | None"
+    limit: int | None
+    order: Order
+    clock_slack_ms: int
+    transactions: Transactions
+    include_markers: bool
+    private_keys: PrivateKeys | None
+    on_encrypted: OnEncrypted
+    on_corrupt: OnCorrupt
+    check_checksums: bool
+    max_message_bytes: int
+    values: Values
+    schema_version: "int | str | SchemaInfo | dict[str, Any] | pa.DataType | pa.Schema"
+    flatten: bool
+    on_undecodable: OnUndecodable
+    threads: int | None
 
 
-def require_known(given: Iterable[str], known: Iterable[str] = SCAN_OPTIONS) -> None:
-    """Raise `InvalidOptionError` for the first unknown name, with the nearest known one."""
-    names = tuple(known)
-    for name in given:
-        if name not in names:
-            raise InvalidOptionError.unknown(name, names)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ScanOptions:
+    """What of a topic is read, and how. Raises `InvalidOptionError` for an invalid value, and for options that have no effect together.
 
+    Attributes
+    ----------
+    columns
+        Names, in the wanted order (``docs/reference/messages.md``); with ``flatten`` also names of fields of values. Other columns are not
+        built. None for the default ones.
+    start_time, end_time
+        Messages published from here on, and before this, as ms since 1970 UTC. Given as ISO 8601 text, ``-1h`` (an hour ago; also ``s``,
+        ``m``, ``d``, ``w``), ``now``, ``today``, ``yesterday``, datetime, date, or ms; UTC without a zone.
+    key
+        Messages with this key alone: a text, or bytes for a key that its producer gave as bytes.
+    where
+        Messages for which this expression is true alone. It may name all columns, also those that are not wanted. Ledgers and blocks that
+        cannot have such messages, by their publish times and ids, are not read.
+    limit
+        Rows at most; no more is read than these need.
+    order
+        Of a partitioned topic: ``partition``, one after the other; or ``publish_time``: of the partitions' next messages, the one published
+        first comes next. The messages of a partition keep their order in both.
+    clock_slack_ms
+        How much earlier than the previous message a message may be published, ms.
+    transactions
+        ``committed``; ``readable``, which ends where Pulsar's reader would stop, in each partition; ``all``, with their state.
+    include_markers
+        Whether the broker's own markers are rows, too.
+    private_keys, on_encrypted
+        Keys for decryption; for messages without a key ``null`` leaves out the value, ``skip`` the message.
+    on_corrupt
+        ``skip`` leaves out damage, too large messages, entries in Kafka's format and missing ledgers, and reports them.
+    check_checksums
+        Whether the CRC32C of every entry that has one is compared.
+    max_message_bytes
+        The largest message to decompress, or to join from chunks, bytes.
+    values
+        ``bytes``, unchanged; ``typed``: columns, by the topic's schemas (`Topic.schema_versions`); ``auto``: columns if there are schemas;
+        ``json``: columns of JSON documents. Their type is inferred first, by reading all that the scan reads, unless ``schema_version``
+        gives it.
+    schema_version
+        The schema that values are read as: ``latest``; a number; a schema (an Avro one as in JSON, or a `SchemaInfo`); or ``each``, a
+        struct with a field for each version, as it was written. For JSON an Avro schema, or an Arrow type or schema, whose fields alone are
+        read.
+    flatten
+        Whether the fields of values are columns beside the others; those with the name of a message column are ``value_…``.
+    on_undecodable
+        For values that contradict their schema, are not JSON, or whose schema is not known: ``raise``, ``null``, or ``skip`` the message.
+    threads
+        Threads that decode; None for one a core. The rows are the same.
 
-def require_choices(given: Mapping[str, Any]) -> None:
-    """Raise `InvalidOptionError` for a value that is not one of those that an option has, and for what would be without effect."""
-    for name, choices in CHOICES.items():
-        if given.get(name, choices[0]) not in choices:
-            raise InvalidOptionError(f"expected one of {', '.join(choices)}", key=f"{name}={given[name]!r}")
-    for name in ("include_markers", "check_checksums", "flatten"):
-        if not isinstance(given.get(name, True), bool):
-            raise InvalidOptionError("expected True or False", key=f"{name}={given[name]!r}")
-    if given.get("include_markers") and given.get("values", "bytes") != "bytes":
-        raise InvalidOptionError(
-            "markers are the broker's own, and have no value of the topic's schema: read them with values='bytes'",
-            key="include_markers",
+    """
+
+    columns: Sequence[str] | None = None
+    start_time: Moment = None
+    end_time: Moment = None
+    key: str | bytes | None = None
+    where: "pc.Expression | None" = None
+    limit: int | None = None
+    order: Order = "partition"
+    clock_slack_ms: int = CLOCK_SLACK_MS
+    transactions: Transactions = "committed"
+    include_markers: bool = False
+    private_keys: PrivateKeys | None = field(default=None, repr=False)
+    on_encrypted: OnEncrypted = "raise"
+    on_corrupt: OnCorrupt = "raise"
+    check_checksums: bool = True
+    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
+    values: Values = "bytes"
+    schema_version: "int | str | SchemaInfo | dict[str, Any] | pa.DataType | pa.Schema" = "latest"
+    flatten: bool = False
+    on_undecodable: OnUndecodable = "raise"
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("start_time", "end_time"):
+            object.__setattr__(self, name, milliseconds_of(getattr(self, name)))
+        if self.columns is not None and not isinstance(self.columns, str):
+            object.__setattr__(self, "columns", tuple(self.columns))
+        self._require_choices()
+        self._require_numbers()
+        self._require_range()
+        self._require_of_values()
+        if self.key is not None and not isinstance(self.key, str | bytes):
+            raise InvalidOptionError("expected text or bytes", key=f"key={self.key!r}")
+
+    @classmethod
+    def of(cls, given: "ScanOptions | None" = None, **keywords: Any) -> "ScanOptions":  # noqa: ANN401  (those of `ScanKeywords`)
+        """Return the options of keywords, which replace those of ``given``; raises `InvalidOptionError` for an unknown name."""
+        for name in keywords:
+            if name not in SCAN_OPTIONS:
+                raise InvalidOptionError.unknown(name, SCAN_OPTIONS)
+        return cls(**keywords) if given is None else replace(given, **keywords)
+
+    @property
+    def start_ms(self) -> int | None:
+        """The start of the range of publish times, ms since 1970 UTC."""
+        assert self.start_time is None or isinstance(self.start_time, int)  # noqa: S101  (`__post_init__`)
+        return self.start_time
+
+    @property
+    def end_ms(self) -> int | None:
+        """The end of the range of publish times, ms since 1970 UTC."""
+        assert self.end_time is None or isinstance(self.end_time, int)  # noqa: S101  (`__post_init__`)
+        return self.end_time
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What decides the rows besides columns, values and the contents of keys, as JSON values."""
+        where = None if self.where is None else sha256(pickle.dumps(self.where)).hexdigest()
+        names = (
+            "clock_slack_ms",
+            "transactions",
+            "include_markers",
+            "on_encrypted",
+            "on_corrupt",
+            "check_checksums",
+            "max_message_bytes",
         )
-    version = given.get("schema_version", "latest")
-    if given.get("values") == "json" and isinstance(version, int | str) and version != "latest":
-        raise InvalidOptionError(NO_TYPE_OF_JSON, key=f"schema_version={version!r}"[:_SHOWN])
-    if isinstance(version, str) and version not in {"latest", "each"}:
-        raise InvalidOptionError(NO_VERSION, key=f"schema_version={version!r}"[:_SHOWN])
-    if given.get("values", "bytes") == "bytes":
-        _require_of_bytes(given)
+        return {
+            "start_ms": self.start_ms,
+            "end_ms": self.end_ms,
+            "key": None if self.key is None else repr(self.key),
+            "where": where,
+            "limit": self.limit,
+            "private_keys": sorted(self.private_keys or ()),
+            **{name: getattr(self, name) for name in names},
+        }
+
+    def with_bytes(self) -> "ScanOptions":
+        """Return the options of the same scan with values as bytes."""
+        return replace(self, values="bytes", schema_version="latest", flatten=False, on_undecodable="raise")
+
+    def of_messages(self) -> dict[str, Any]:
+        """Return the options of one message."""
+        return {name: getattr(self, name) for name in OF_MESSAGES}
+
+    def require_of_parts(self) -> None:
+        """Raise `InvalidOptionError` for options that a part of a topic, such as a file of the tree or a task's share, cannot have."""
+        if self.transactions == "readable":
+            raise InvalidOptionError(
+                "readable messages end at the first open transaction of the whole topic, which is not known for a part of it; use it with "
+                "a scan, `head` or `count`",
+                key="transactions='readable'",
+            )
+        if self.limit is not None:
+            raise InvalidOptionError("is of a whole topic, not of parts that are read alone", key=f"limit={self.limit}")
+
+    def require_of_files(self) -> None:
+        """Raise `InvalidOptionError` for options that tables as files cannot have: a damaged one must not look whole."""
+        self.require_of_parts()
+        if self.on_undecodable == "skip":
+            raise InvalidOptionError(
+                "a file of the tree has all messages; with 'null' they lack their values, topic.scan(on_undecodable='skip') leaves them "
+                "out",
+                key="on_undecodable='skip'",
+            )
+        if self.on_corrupt != "raise":
+            raise InvalidOptionError(
+                "a file of the tree is whole or an error; topic.scan(on_corrupt='skip') skips damaged entries",
+                key=f"on_corrupt={self.on_corrupt!r}",
+            )
+
+    def _require_choices(self) -> None:
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise InvalidOptionError(f"expected one of {', '.join(choices)}", key=f"{name}={getattr(self, name)!r}")
+        for name in ("include_markers", "check_checksums", "flatten"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidOptionError("expected True or False", key=f"{name}={getattr(self, name)!r}")
+
+    def _require_numbers(self) -> None:
+        _require_number("clock_slack_ms", self.clock_slack_ms, 0, "whole milliseconds")
+        _require_number("max_message_bytes", self.max_message_bytes, 1, "a number of bytes")
+        if self.limit is not None:
+            _require_number("limit", self.limit, 0, "a number of rows")
+        if self.threads is not None:
+            _require_number("threads", self.threads, 1, "a number of threads")
+
+    def _require_range(self) -> None:
+        if self.start_ms is not None and self.end_ms is not None and self.start_ms >= self.end_ms:
+            reason = f"no message is in this range: start_time is {self.start_ms} ms, which is not before end_time"
+            raise InvalidOptionError(reason, key=f"end_time={self.end_ms}")
+
+    def _require_of_values(self) -> None:
+        version = self.schema_version
+        if self.include_markers and self.values != "bytes":
+            raise InvalidOptionError(
+                "markers are the broker's own, and have no value of the topic's schema: read them with values='bytes'",
+                key="include_markers",
+            )
+        if self.values == "json" and isinstance(version, int | str) and version != "latest":
+            raise InvalidOptionError(NO_TYPE_OF_JSON, key=f"schema_version={version!r}"[:_SHOWN])
+        if isinstance(version, str) and version not in {"latest", "each"}:
+            raise InvalidOptionError(NO_VERSION, key=f"schema_version={version!r}"[:_SHOWN])
+        if self.values == "bytes":
+            for name, default in (("schema_version", "latest"), ("flatten", False), ("on_undecodable", "raise")):
+                value = getattr(self, name)
+                if not isinstance(value, type(default)) or value != default:
+                    raise InvalidOptionError(
+                        "is of values as columns: say values=typed, json or auto as well", key=name
+                    )
 
 
-def of_bytes(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of the same scan with values as they are."""
-    return {name: value for name, value in options.items() if name not in OF_VALUES}
+SCAN_OPTIONS = tuple(one.name for one in fields(ScanOptions))
+"""The names of all options."""
 
 
-def _require_of_bytes(given: Mapping[str, Any]) -> None:
-    """Raise `InvalidOptionError` for an option that is of values as columns: where they stay bytes, it would be without effect."""
-    for name, default in (("schema_version", "latest"), ("flatten", False), ("on_undecodable", "raise")):
-        value = given.get(name, default)
-        if not isinstance(value, type(default)) or value != default:
-            raise InvalidOptionError("is of values as columns: say values=typed, json or auto as well", key=name)
-
-
-def require_of_parts(options: Mapping[str, Any]) -> None:
-    """Raise `InvalidOptionError` for options that a part of a topic, such as a file of a view or a task's share, cannot have."""
-    if options.get("transactions") == "readable":
-        raise InvalidOptionError(
-            "readable messages end at the first open transaction of the whole topic, which a part of it does not know; use it with a "
-            "scan, `head` or `count`",
-            key="transactions='readable'",
-        )
-
-
-def require_of_files(options: Mapping[str, Any]) -> None:
-    """Raise `InvalidOptionError` for options that tables as files cannot have: a damaged one must not look whole."""
-    require_known(options)
-    require_choices(options)
-    require_of_parts(options)
-    if options.get("on_undecodable") == "skip":
-        raise InvalidOptionError(
-            "a file of the tree has all messages; with 'null' they lack their values, topic.scan(on_undecodable='skip') leaves them out",
-            key="on_undecodable='skip'",
-        )
-    if options.get("on_corrupt", "raise") != "raise":
-        raise InvalidOptionError(
-            "a file of the tree is whole or an error; topic.scan(on_corrupt='skip') skips damaged entries",
-            key=f"on_corrupt={options['on_corrupt']!r}",
-        )
+def _require_number(name: str, value: object, least: int, what: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InvalidOptionError(f"expected {what}, {least} or more", key=f"{name}={value!r}")

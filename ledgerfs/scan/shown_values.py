@@ -7,8 +7,6 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from ledgerfs.formats.array_types import Int64
-from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
-from ledgerfs.messages.text.field_columns import columns_of_fields
 from ledgerfs.scan.options import OnUndecodable
 
 IDENTITY = ("ledger_id", "entry_id", "batch_index")
@@ -70,8 +68,10 @@ class ValueSource(Protocol):
         """Whether the type is not known before `learned` has seen the values."""
         ...
 
-    def learned(self, batches: Iterable[pa.RecordBatch]) -> "ValueSource":
-        """Return a source whose type is that of all values of some batches with the column ``value``."""
+    def learned(
+        self, batches: Iterable[pa.RecordBatch], rows: int | None, on_undecodable: OnUndecodable
+    ) -> "ValueSource":
+        """Return a source whose type is that of the values of some batches with the column ``value``: of the first ``rows``."""
         ...
 
     def decoding(self) -> Decoding:
@@ -111,37 +111,18 @@ class ShownValues:
         """What decides how values become columns, as JSON values."""
         return {**self.source.described, "flatten": self.flatten, "on_undecodable": self.on_undecodable}
 
-    def are_needed(self, wanted: Sequence[str]) -> bool:
-        """Whether values have to be decoded for some columns."""
-        return "value" in wanted or self.on_undecodable == "skip"
+    def learned(self, batches: Iterable[pa.RecordBatch], rows: int | None = None) -> "ShownValues":
+        """Return the same with the type of the values of some batches with the column ``value``: of the first ``rows``, None for all.
 
-    def await_values(self, wanted: Sequence[str]) -> bool:
-        """Whether all values have to be read for their type before any is decoded for some columns."""
-        return self.source.awaits_values and self.are_needed(wanted)
-
-    def learned(self, batches: Iterable[pa.RecordBatch]) -> "ShownValues":
-        """Return the same with the type of all values of some batches with the column ``value``."""
-        return replace(self, source=self.source.learned(batches))
+        With ``on_undecodable="skip"`` values that are not JSON do not count.
+        """
+        return replace(self, source=self.source.learned(batches, rows, self.on_undecodable))
 
     def columns_for(self, wanted: Sequence[str]) -> tuple[str, ...]:
         """Return the columns that have to be read for those that are wanted."""
         needed = (*IDENTITY, *self.source.needed)
         return (*wanted, *(name for name in needed if name not in wanted))
 
-    def schema_for(self, wanted: Sequence[str]) -> pa.Schema:
-        """Return names and types of the columns."""
-        fields: list[pa.Field] = []
-        for name in wanted:
-            fields += self._fields_of_value(wanted) if name == "value" else [MESSAGE_SCHEMA.field(name)]
-        return pa.schema(fields)
-
     def columns_of(self, values: pa.Array) -> list[pa.Array]:
         """Return the columns that values become."""
         return list(values.flatten()) if self.is_flat else [values]
-
-    def _fields_of_value(self, wanted: Sequence[str]) -> list[pa.Field]:
-        kind = self.type
-        if not self.is_flat:
-            return [pa.field("value", kind)]
-        beside = [MESSAGE_SCHEMA.field(name) for name in wanted if name != "value"]
-        return [one.with_name(name) for one, name in zip(kind, columns_of_fields(kind, beside), strict=True)]

@@ -13,7 +13,7 @@ from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.formats.schemas.schema_versions import TopicSchemas
 from ledgerfs.messages.values.decoders import decoder_of
 from ledgerfs.messages.values.key_values import KEY_COLUMNS
-from ledgerfs.scan.options import NO_VERSION, OnUndecodable
+from ledgerfs.scan.options import NO_VERSION, OnUndecodable, ScanOptions
 from ledgerfs.scan.shown_values import Decoding, ShownValues
 from ledgerfs.scan.values_by_version import ValuesByVersion, fields_of_each
 
@@ -78,8 +78,13 @@ class TypedValues:
         """False: the schemas tell the type."""
         return False
 
-    def learned(self, batches: Iterable[pa.RecordBatch]) -> "TypedValues":  # noqa: ARG002  (values tell nothing new)
-        """Return itself."""
+    def learned(
+        self,
+        batches: Iterable[pa.RecordBatch],  # noqa: ARG002  (schemas give the type)
+        rows: int | None,  # noqa: ARG002
+        on_undecodable: OnUndecodable,  # noqa: ARG002
+    ) -> "TypedValues":
+        """Return itself: the schemas give the type."""
         return self
 
     def decoding(self) -> Decoding:
@@ -87,22 +92,14 @@ class TypedValues:
         return ValuesByVersion(self.schemas, self.wanted, self.type)
 
 
-def typed_values(
-    topic: str,
-    schemas: TopicSchemas,
-    *,
-    values: str = "typed",
-    schema_version: object = "latest",
-    flatten: bool = False,
-    on_undecodable: OnUndecodable = "raise",
-) -> ShownValues | None:
-    """Return how a scan shows values by schemas, from the arguments that users give; None for bytes.
+def typed_values(topic: str, schemas: TopicSchemas, options: ScanOptions) -> ShownValues | None:
+    """Return how a scan shows values by schemas; None for bytes.
 
     Raises `InvalidOptionError` for an invalid choice, and `UnknownSchemaError` if the topic has no schema that is known, and
     `InvalidSchemaError`, which names the topic if the schema is not the user's own.
     """
-    latest = schemas.latest
-    if values == "auto" and latest is None:
+    latest, schema_version = schemas.latest, options.schema_version
+    if options.values == "auto" and latest is None:
         return None
     if isinstance(schema_version, Integral) and not isinstance(schema_version, bool):
         schema_version = int(schema_version)  # numpy has integers of its own
@@ -123,7 +120,7 @@ def typed_values(
         case _:
             raise InvalidOptionError(NO_VERSION, key=f"schema_version={schema_version!r}")
     try:
-        return ShownValues(TypedValues.of(schemas, wanted), flatten, on_undecodable)
+        return ShownValues(TypedValues.of(schemas, wanted), options.flatten, options.on_undecodable)
     except InvalidSchemaError as error:
         of = topic if isinstance(schema_version, int | str) else "schema_version"
         raise InvalidSchemaError(error.reason, key=error.key or of) from error

@@ -23,37 +23,24 @@ class ValueReading:
     ----------
     shown
         How they are shown.
-    wanted
-        Columns of the message table, in their order.
     undecodable
         What could not be decoded; this adds to it.
 
     """
 
     shown: ShownValues
-    wanted: tuple[str, ...]
     undecodable: list[Undecodable]
-    schema: pa.Schema = field(init=False)
     _decode: Decoding = field(init=False)
 
     def __post_init__(self) -> None:
-        self.schema = self.shown.schema_for(self.wanted)
         self._decode = self.shown.source.decoding()
 
-    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the wanted columns of a batch; raises `UndecodableValueError` if that is wanted."""
+    def __call__(self, batch: pa.RecordBatch) -> tuple[pa.Array, Mask | None]:
+        """Return the values of a batch, and which of its rows are kept, None for all; raises `UndecodableValueError` if that is wanted."""
         values, failures = self._decode(batch)
-        keep = self._told(failures, batch)
-        arrays: list[pa.Array] = []
-        for name in self.wanted:
-            arrays += self.shown.columns_of(values) if name == "value" else [batch[name]]
-        if not arrays:
-            # A struct without fields, which is flattened: rows without columns are rows, too.
-            return (batch if keep is None else batch.filter(pa.array(keep))).select([])
-        made = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-        return made if keep is None else made.filter(pa.array(keep))
+        return values, self._kept(failures, batch)
 
-    def _told(self, failures: Sequence[Failure], batch: pa.RecordBatch) -> Mask | None:
+    def _kept(self, failures: Sequence[Failure], batch: pa.RecordBatch) -> Mask | None:
         """Count what could not be decoded; return the rows to keep if some are left out."""
         on_undecodable = self.shown.on_undecodable
         errors = [(int(one.rows[0]), one.reason) for one in failures if one.is_error]

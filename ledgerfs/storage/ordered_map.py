@@ -3,26 +3,39 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
 from typing import TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def ordered_map(call: Callable[[Item], Result], items: Iterable[Item], threads: int, name: str) -> Iterator[Result]:
+def ordered_map(
+    call: Callable[[Item], Result], items: Iterable[Item], threads: int, name: str, *, ahead: int = 4
+) -> Iterator[Result]:
     """Yield ``call(item)`` for each item; an exception of a call is raised in place of its result, and ends the work.
 
-    Memory is bounded by four results for each thread. When the caller stops early, waiting calls do not begin.
+    So is an exception of ``items``, after the results before it. Memory is bounded by ``ahead`` results for each thread. When the caller
+    stops early, waiting calls do not begin.
     """
-    iterator = iter(items)
+    iterator, failure = iter(items), None
     with ThreadPoolExecutor(threads, thread_name_prefix=name) as pool:
-        pending: deque[Future[Result]] = deque(pool.submit(call, item) for item in islice(iterator, 4 * threads))
+        pending: deque[Future[Result]] = deque()
+        is_more = True
         try:
-            while pending:
-                result = pending.popleft().result()
-                pending.extend(pool.submit(call, item) for item in islice(iterator, 1))
-                yield result
+            while is_more or pending:
+                while is_more and len(pending) < ahead * threads:
+                    try:
+                        pending.append(pool.submit(call, next(iterator)))
+                    except StopIteration:
+                        is_more = False
+                    except Exception as error:  # noqa: BLE001  (raised below, when it is its turn)
+                        is_more, failure = False, error
+                    if pending and pending[0].done():
+                        break
+                if pending:
+                    yield pending.popleft().result()
+            if failure is not None:
+                raise failure
         finally:
             for future in pending:
                 future.cancel()

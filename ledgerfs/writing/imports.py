@@ -21,7 +21,6 @@ from ledgerfs.layouts.pulsar_blob.writer import WrittenLedger
 from ledgerfs.messages.encode.rows import EncodeOptions
 from ledgerfs.messages.encode.values.typed_rows import TypedRows
 from ledgerfs.messages.encode.values.value_encoders import encoder_of
-from ledgerfs.scan.partitioned_scan import PartitionedScan
 from ledgerfs.scan.scan import Scan
 from ledgerfs.schemas.by_hand import schema_given
 from ledgerfs.storage.credentials import without_credentials
@@ -76,7 +75,7 @@ class ArrowRows:
     @classmethod
     def of(cls, table: ArrowStream) -> "ArrowRows":
         """Begin to read a table."""
-        if isinstance(table, Scan | PartitionedScan):
+        if isinstance(table, Scan):
             # Through the interface its errors would become texts.
             return cls(table.schema, table, None)
         reader = pa.RecordBatchReader.from_stream(table)

@@ -27,6 +27,7 @@ from ledgerfs.errors import (
 from ledgerfs.export.export import export_topic
 from ledgerfs.formats.topic_names import encode_topic
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS
+from ledgerfs.scan.report import ScanReport
 from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.invoked import run
@@ -50,7 +51,7 @@ def put(folder: Path, partition: int | str | None, ledger_id: int, *entries: byt
 
 
 def values(topic: Topic, **options: Any) -> list[str]:
-    return [value.decode() for value in topic.scan(["value"], **options).to_table()["value"].to_pylist()]
+    return [value.decode() for value in topic.scan(["value"], **options).to_arrow()["value"].to_pylist()]
 
 
 @pytest.fixture
@@ -91,12 +92,12 @@ def test_the_exact_name_wins(bucket: Bucket, tmp_path: Path) -> None:
 
 def test_real_partitions_are_what_each_of_them_is(golden_url: str) -> None:
     topic = open_bucket(golden_url).topic(GOLDEN)
-    tables = [one.scan().to_table() for one in topic.partitions]
+    tables = [one.scan().to_arrow() for one in topic.partitions]
     assert len(tables) == 3
-    whole = topic.scan().to_table()
+    whole = topic.scan().to_arrow()
     assert whole.equals(pa.concat_tables(tables))
     assert topic.count() == whole.num_rows == sum(one.count() for one in topic.partitions)
-    merged = topic.scan(order="publish_time").to_table()
+    merged = topic.scan(order="publish_time").to_arrow()
     assert merged.schema == whole.schema
     key = [
         ("publish_time", "ascending"),
@@ -130,16 +131,16 @@ def test_the_publish_time_is_only_there_if_it_is_asked_for(bucket: Bucket, colum
     assert scan.schema.names == names
     for batch in scan:
         assert batch.schema.names == names
-    assert [value.decode() for value in scan.to_table()["value"].to_pylist()] == TIME_ORDER
+    assert [value.decode() for value in scan.to_arrow()["value"].to_pylist()] == TIME_ORDER
     assert pl.DataFrame(scan)["value"].to_list() == [value.encode() for value in TIME_ORDER]
-    assert duckdb.from_arrow(scan.to_reader()).count("*").fetchall() == [(9,)]
+    assert duckdb.from_arrow(scan.to_arrow_batch_reader()).count("*").fetchall() == [(9,)]
     assert len(scan.to_pandas()) == 9
 
 
 def test_rows_without_columns_are_counted_in_either_order(bucket: Bucket) -> None:
     for order in ("partition", "publish_time"):
         scan = bucket.topic(TOPIC).scan((), order=order)
-        assert (sum(batch.num_rows for batch in scan), scan.count(), scan.to_table().num_rows) == (9, 9, 9)
+        assert (sum(batch.num_rows for batch in scan), scan.count(), scan.to_arrow().num_rows) == (9, 9, 9)
 
 
 def test_times_are_those_of_each_partition(bucket: Bucket) -> None:
@@ -171,12 +172,13 @@ def test_each_partition_has_its_own_outcomes_and_its_own_first_open_transaction(
     assert values(topic) == ["0a", "0t", "0b", "1a", "1b"]
     assert values(topic, transactions="readable") == ["0a", "0t", "0b", "1a"]
     assert topic.count(transactions="readable") == 4
-    states = topic.scan(["txn_state"], transactions="all").to_table()["txn_state"].to_pylist()
+    states = topic.scan(["txn_state"], transactions="all").to_arrow()["txn_state"].to_pylist()
     assert states == [None, "committed", None, None, "open", None]
     scan = topic.scan()
-    scan.to_table()
-    assert [one.is_final for one in scan.partitions] == [True, False]
-    assert not scan.is_final
+    report = ScanReport()
+    scan.to_arrow(report)
+    assert [one.is_final for one in report.bases] == [True, False]
+    assert not report.is_final
 
 
 def test_chunks_are_never_joined_across_partitions(tmp_path: Path) -> None:
@@ -187,25 +189,28 @@ def test_chunks_are_never_joined_across_partitions(tmp_path: Path) -> None:
     topic = put(tmp_path, 1, 2, chunk(1), message("1")).topic(TOPIC)
     for order in ("partition", "publish_time"):
         scan = topic.scan(["value"], order=order)
-        assert scan.to_table()["value"].to_pylist() == [b"0", b"1"]
-        assert [one.ledger_id for one in scan.incomplete] == [1, 2]
+        report = ScanReport()
+        assert scan.to_arrow(report)["value"].to_pylist() == [b"0", b"1"]
+        assert [one.ledger_id for one in report.incomplete] == [1, 2]
 
 
 def test_damage_is_told_of_all_partitions_and_anew_each_time(tmp_path: Path) -> None:
     put(tmp_path, 0, 1, message("0a"), message("0b")[:-1] + b"?")
     topic = put(tmp_path, 1, 2, message("1a")[:-1] + b"?", message("1b")).topic(TOPIC)
     with pytest.raises(CorruptMessageError, match="1:1"):
-        topic.scan().to_table()
+        topic.scan().to_arrow()
     scan = topic.scan(["value"], on_corrupt="skip")
-    assert scan.skipped == []
     for _ in range(2):
-        assert scan.to_table()["value"].to_pylist() == [b"0a", b"1b"]
-        assert [(one.ledger_id, one.first_entry) for one in scan.skipped] == [(1, 1), (2, 0)]
-    assert scan.is_final
-    next(iter(scan))
-    assert ([one.ledger_id for one in scan.skipped], scan.is_final) == ([1], False)
-    assert scan.count() == 2
-    assert len(scan.skipped) == 2
+        report = ScanReport()
+        assert scan.to_arrow(report)["value"].to_pylist() == [b"0a", b"1b"]
+        assert [(one.ledger_id, one.first_entry) for one in report.skipped] == [(1, 1), (2, 0)]
+    assert report.is_final
+    report = ScanReport()
+    next(iter(scan.batches(report)))
+    assert ([one.ledger_id for one in report.skipped], report.is_final) == ([1], False)
+    report = ScanReport()
+    assert scan.count(report) == 2
+    assert len(report.skipped) == 2
 
 
 @pytest.mark.parametrize("order", ["partition", "publish_time"])
@@ -227,7 +232,7 @@ def test_a_ledger_that_any_partition_lacks_is_an_error_before_the_first_row(
         topic.message("4:0")
     assert sorted(values(topic, on_corrupt="skip", order=order)) == sorted(set(PARTITION_ORDER) - {"2a", "2b"})
     rest = topic.scan(on_corrupt="skip", order=order)
-    rest.to_table()
+    rest.to_arrow()
     assert ([one.ledger_id for one in rest.missing], rest.is_final) == ([4], False)
 
 
@@ -337,7 +342,7 @@ def test_partitions_come_and_go_with_the_catalog(bucket: Bucket, tmp_path: Path)
         path.unlink()
     bucket.refresh()
     assert (topic.partitions, topic.ledgers, values(topic), topic.count()) == ([], [], [], 0)
-    assert topic.scan(["key"], order="publish_time").to_table().schema.names == ["key"]
+    assert topic.scan(["key"], order="publish_time").to_arrow().schema.names == ["key"]
 
 
 def test_a_topic_pickles_and_serves_threads(bucket: Bucket) -> None:
@@ -395,14 +400,14 @@ def test_what_pulsar_takes_for_no_partition_is_none(tmp_path: Path) -> None:
     for number in numbers:
         other = bucket.topic(f"{TOPIC}-partition-{number}")
         assert values(other) == [f"foreign {number}"]
-        assert other.scan(["partition"]).to_table()["partition"].to_pylist() == [None], number
+        assert other.scan(["partition"]).to_arrow()["partition"].to_pylist() == [None], number
 
 
 def test_the_last_partition_that_pulsar_knows(tmp_path: Path) -> None:
     put(tmp_path, 0, 1, message("0a"))
     bucket = put(tmp_path, 2**31 - 1, 2, message("last"))
     assert values(bucket.topic(TOPIC)) == ["0a", "last"]
-    assert bucket.topic(TOPIC).scan(["partition"]).to_table()["partition"].to_pylist() == [0, 2**31 - 1]
+    assert bucket.topic(TOPIC).scan(["partition"]).to_arrow()["partition"].to_pylist() == [0, 2**31 - 1]
     for written in (2, 0):
         assert export_topic(bucket.topic(TOPIC), tmp_path / "out", "parquet").written == written
     assert (tmp_path / "out" / "2-partition-2147483647.parquet").exists()

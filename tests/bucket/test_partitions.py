@@ -18,6 +18,7 @@ from ledgerfs.catalog.ledger_times import TimeRange
 from ledgerfs.errors import InvalidOptionError, NotFoundError, StaleObjectError
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
+from tests.support.scans import scan_of_run
 
 SIZES = [1, 3 << 20, 64 << 20, 1 << 30]
 OPTIONS: dict[str, Any] = {"on_encrypted": "null"}
@@ -32,14 +33,14 @@ def read(bucket: Bucket, plan: PartitionPlan, **options: Any) -> dict[str, pa.Ta
     found: dict[str, list[pa.Table]] = {}
     for partition in sent(plan):
         for run in partition.runs:
-            found.setdefault(run.topic, []).append(run.scan(bucket, **options).to_table())
+            found.setdefault(run.topic, []).append(scan_of_run(run, bucket, **options).to_arrow())
     return {topic: pa.concat_tables(tables) for topic, tables in found.items()}
 
 
 @pytest.fixture(scope="module")
 def tables(bucket: Bucket) -> dict[str, pa.Table]:
     """The rows of each topic, read as one."""
-    return {info.name: bucket.topic(info.name).scan(**OPTIONS).to_table() for info in bucket.topics()}
+    return {info.name: bucket.topic(info.name).scan(**OPTIONS).to_arrow() for info in bucket.topics()}
 
 
 def require_topics(golden: Path, plan: PartitionPlan, tables: dict[str, pa.Table]) -> None:
@@ -144,7 +145,7 @@ def test_an_outcome_far_behind_is_found(tmp_path: Path) -> None:
     bucket = open_bucket(str(tmp_path))
     plan = plan_partitions(bucket.catalog, wanted_ledgers(bucket.catalog), 1)
     first = next(sent(plan)).runs[0]
-    assert first.scan(open_bucket(str(tmp_path)), columns=["value"]).to_table()["value"].to_pylist() == [b"first"]
+    assert first.scan(open_bucket(str(tmp_path)), columns=["value"]).to_arrow()["value"].to_pylist() == [b"first"]
 
 
 def test_what_was_offloaded_since_changes_nothing(tmp_path: Path) -> None:
@@ -158,7 +159,7 @@ def test_what_was_offloaded_since_changes_nothing(tmp_path: Path) -> None:
     first = next(sent(plan_partitions(bucket.catalog, wanted_ledgers(bucket.catalog), 1))).runs[0]
     for path, data in zip(marker, contents, strict=True):
         path.write_bytes(data)
-    assert first.scan(open_bucket(str(tmp_path)), columns=["value"]).to_table().num_rows == 0
+    assert first.scan(open_bucket(str(tmp_path)), columns=["value"]).to_arrow().num_rows == 0
 
 
 def test_a_ledger_that_came_between_others_since_is_not_taken_for_one_of_them(tmp_path: Path) -> None:
@@ -167,10 +168,10 @@ def test_a_ledger_that_came_between_others_since_is_not_taken_for_one_of_them(tm
         put_in_folder(tmp_path, offload([entry], 10 * number, uuid=number))
     bucket = open_bucket(str(tmp_path))
     *_, last = sent(plan_partitions(bucket.catalog, wanted_ledgers(bucket.catalog), 1))
-    assert last.runs[0].scan(open_bucket(str(tmp_path))).to_table()["value"].to_pylist() == [b"01"]
+    assert last.runs[0].scan(open_bucket(str(tmp_path))).to_arrow()["value"].to_pylist() == [b"01"]
     put_in_folder(tmp_path, offload([frame(metadata(), b"late")], 5, uuid=99))
     with pytest.raises(StaleObjectError, match="plan it again"):
-        last.runs[0].scan(open_bucket(str(tmp_path))).to_table()
+        last.runs[0].scan(open_bucket(str(tmp_path))).to_arrow()
 
 
 def test_old_ledgers_may_go_and_needed_ones_are_missed(tmp_path: Path) -> None:
@@ -180,5 +181,5 @@ def test_old_ledgers_may_go_and_needed_ones_are_missed(tmp_path: Path) -> None:
     for path in tmp_path.glob("*-ledger-6*"):
         path.unlink()
     with pytest.raises(StaleObjectError, match="plan it again"):
-        plan[0].runs[0].scan(open_bucket(str(tmp_path))).to_table()
-    assert plan[1].runs[0].scan(open_bucket(str(tmp_path))).to_table().num_rows == 1
+        plan[0].runs[0].scan(open_bucket(str(tmp_path))).to_arrow()
+    assert plan[1].runs[0].scan(open_bucket(str(tmp_path))).to_arrow().num_rows == 1

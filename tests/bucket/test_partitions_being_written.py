@@ -30,7 +30,7 @@ def reads(folder: Path) -> Sequence[Callable[[Bucket], Any]]:
     """Reads of the topic, each of which returns 1."""
     return [
         lambda bucket: bucket.topic(TOPIC).count(),
-        lambda bucket: bucket.topic(TOPIC).scan(order="publish_time").to_table().num_rows,
+        lambda bucket: bucket.topic(TOPIC).scan(order="publish_time").to_arrow().num_rows,
         lambda bucket: export_topic(bucket.topic(TOPIC), folder / "out", "jsonl").written,
         lambda bucket: len(look_for_missing(bucket, bucket.catalog, TOPIC, None, {})) + 1,
         lambda bucket: len(look_for_missing(bucket, bucket.catalog, None, ".*orders.*", {})) + 1,

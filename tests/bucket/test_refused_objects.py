@@ -23,6 +23,7 @@ from ledgerfs.fsspec_impl.filesystem import LedgerFileSystem
 from ledgerfs.fuse_mount.operations import UNREADABLE_BYTES, MountedBucket, MountOptions
 from ledgerfs.layouts.pulsar_blob import gaps
 from ledgerfs.repair import plan_repair
+from ledgerfs.scan.report import ScanReport
 from ledgerfs.storage.objects import ObjectHead
 from ledgerfs.verification import verify
 from ledgerfs.vfs.tree import tree_of
@@ -85,7 +86,7 @@ def command(place: LossyBucket, proxy: FaultProxy) -> Callable[..., Done]:
 
 def ids_in(bucket: Bucket, topic: str = TOPIC, **options: Any) -> list[int]:
     """Return the ids of the ledgers of which there are messages, each once."""
-    found = bucket.topic(topic).scan(columns=["ledger_id"], **options).to_table()
+    found = bucket.topic(topic).scan(columns=["ledger_id"], **options).to_arrow()
     return sorted(set(found.column("ledger_id").to_pylist()))
 
 
@@ -253,8 +254,9 @@ def test_the_rest_of_a_ledger_is_left_out_from_where_the_store_refuses_it(
 
     proxy.faults = [Fault("403", matches=is_behind_the_middle)]
     scan = opened(on_unreadable="skip").topic(TOPIC).scan(columns=["ledger_id", "entry_id"])
-    rows = [(row["ledger_id"], row["entry_id"]) for row in scan.to_table().to_pylist()]
-    (one,) = scan.skipped
+    report = ScanReport()
+    rows = [(row["ledger_id"], row["entry_id"]) for row in scan.to_arrow(report).to_pylist()]
+    (one,) = report.skipped
     assert (one.ledger_id, one.last_entry) == (2, ENTRIES - 1)
     assert 0 < one.first_entry < ENTRIES
     expected = {1: MESSAGES, 2: one.first_entry, 3: MESSAGES}

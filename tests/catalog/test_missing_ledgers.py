@@ -27,6 +27,7 @@ from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.layouts.pulsar_blob import gaps
 from ledgerfs.layouts.pulsar_blob.remains import remains_of
 from ledgerfs.repair import plan_repair
+from ledgerfs.scan.report import ScanReport
 from ledgerfs.verification import Severity, verify
 from ledgerfs.vfs.tree import tree_of
 from tests.support.commands import run as run_process
@@ -112,7 +113,7 @@ def test_half_a_topic_is_an_error_of_every_read(half: LossyBucket, tmp_path: Pat
     assert missing.bytes == len(SECOND.records) - 12 * MESSAGES
     for read in (
         lambda: next(iter(topic.scan())),
-        lambda: topic.scan().to_table(),
+        lambda: topic.scan().to_arrow(),
         lambda: topic.scan().to_pandas(),
         lambda: pa.table(topic.scan()),
         topic.count,
@@ -132,9 +133,10 @@ def test_half_a_topic_is_an_error_of_every_read(half: LossyBucket, tmp_path: Pat
 def test_the_rest_is_read_when_asked_for(half: LossyBucket, tmp_path: Path) -> None:
     topic = half.open().topic(TOPIC)
     scan = topic.scan(on_corrupt="skip")
-    assert scan.to_table().num_rows == MESSAGES
+    report = ScanReport()
+    assert scan.to_arrow(report).num_rows == MESSAGES
     assert [one.ledger_id for one in scan.missing] == [2]
-    assert not scan.is_final
+    assert not report.is_final
     assert topic.count(on_corrupt="skip") == MESSAGES
     report = export_topic(topic, tmp_path / "out", "jsonl", on_corrupt="skip")
     assert (report.rows, [one.ledger_id for one in report.missing]) == (MESSAGES, [2])
@@ -334,7 +336,7 @@ def test_ledgers_that_nobody_can_place_are_told_by_every_read(bucket: LossyBucke
     (told,) = unplaced_warnings(lambda: opened.topic(TOPIC).count())
     assert "2 ledgers in this bucket" in told
     assert opened.topic(TOPIC).missing == ()
-    assert opened.topic(TOPIC).scan().to_table().num_rows == MESSAGES
+    assert opened.topic(TOPIC).scan().to_arrow().num_rows == MESSAGES
     (told,) = unplaced_warnings(lambda: filesystem(bucket).cat_file(f"jsonl/{DIRECTORY}/1.jsonl"))
     assert "2 ledgers in this bucket" in told
 

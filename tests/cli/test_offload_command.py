@@ -35,7 +35,7 @@ def some_golden(golden: Path, folder: Path, *ids: int) -> str:
 
 
 def rows_of(url: str, topic: str) -> list[dict[str, Any]]:
-    table = open_bucket(url).topic(topic).scan(on_encrypted="null").to_table()
+    table = open_bucket(url).topic(topic).scan(on_encrypted="null").to_arrow()
     return table.drop_columns(["ledger_id", "entry_id", "batch_index"]).to_pylist()
 
 

@@ -28,7 +28,7 @@ def values_of(text: str) -> list[str]:
 def test_head_shows_typed_values_if_a_schema_is_saved(typed: Bucket) -> None:
     url = typed.store.url
     shown = values_of(output("head", url, EVOLVED, "-n", "5"))
-    rows = typed.topic(EVOLVED).scan(["value"], values="typed").to_table().slice(0, 5)
+    rows = typed.topic(EVOLVED).scan(["value"], values="typed").to_arrow().slice(0, 5)
     (batch,) = rows.combine_chunks().to_batches()
     said = [json.loads(line)["value"] for line in bytes(json_lines(batch)).splitlines()]
     assert [None if one == "(null)" else json.loads(one) for one in shown] == said

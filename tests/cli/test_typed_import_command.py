@@ -87,7 +87,7 @@ def test_a_csv_of_fields_is_read_as_it_was_written(place: Path) -> None:
             open_bucket(f"{place}/bucket")
             .topic(again)
             .scan(["key_bytes", "value"], values="typed")
-            .to_table()
+            .to_arrow()
             .to_pylist()
         )
         assert told == {"key_bytes": b"\1", "value": row}

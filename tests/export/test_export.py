@@ -72,7 +72,7 @@ def record(folder: Path) -> dict[str, Any]:
 @for_each("name", ["plain", "chunked", "txn", "batched-lz4"])
 def test_the_files_together_are_the_scan(bucket: Bucket, case_path: Path, name: str) -> None:
     topic = bucket.topic(f"public/golden/{name}")
-    whole = topic.scan().to_table()
+    whole = topic.scan().to_arrow()
     for kind in TABLE_KINDS:
         report = export_topic(topic, case_path / kind, kind)
         assert (report.rows, report.kept) == (whole.num_rows, 0)

@@ -17,6 +17,7 @@ from ledgerfs import open_bucket
 from ledgerfs.bucket.topic import Topic
 from ledgerfs.export.export import export_topic
 from ledgerfs.fsspec_impl import LedgerFileSystem
+from ledgerfs.scan.report import ScanReport
 from ledgerfs.scan.scan import Scan
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, Offload, offload, put_in_folder
@@ -59,12 +60,20 @@ def test_a_scan_says_whether_others_left_out_a_ledger(tmp_path: Path) -> None:
     topic = put(tmp_path, EARLY, NEXT, ledger(30, CREATED_MS + 20 * HOUR, CREATED_MS + 20 * HOUR))
     scan = topic.scan(start_time=START)
     assert isinstance(scan, Scan)
-    assert (scan.count(), scan.is_final, scan.basis.first, scan.basis.sources) == (1, False, 0, ())
+    report = ScanReport()
+    assert (scan.count(report), report.is_final, report.basis.first, report.basis.sources) == (
+        1,
+        False,
+        0,
+        (),
+    )
     scan = topic.scan(end_time=START)
     # That its own creation is after the range, no other ledger changes.
-    assert (scan.count(), scan.is_final) == (2, True)
+    report = ScanReport()
+    assert (scan.count(report), report.is_final) == (2, True)
     scan = topic.scan(start_time=CREATED_MS)
-    assert (scan.count(), scan.is_final) == (4, True)
+    report = ScanReport()
+    assert (scan.count(report), report.is_final) == (4, True)
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ def test_the_folder_is_a_data_set(golden_url: str, tmp_path: Path) -> None:
     export_topic(topic, tmp_path / "out", "parquet")
     table = pq.read_table(tmp_path / "out")
     key = ["partition", "ledger_id", "entry_id", "batch_index"]
-    rows = [table.select(key), topic.scan(key).to_table()]
+    rows = [table.select(key), topic.scan(key).to_arrow()]
     assert len({tuple(row.values()) for row in rows[1].to_pylist()}) == topic.count()
     ordered = [one.sort_by([(name, "ascending") for name in key]).to_pylist() for one in rows]
     assert ordered[0] == ordered[1]

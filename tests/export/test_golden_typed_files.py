@@ -11,6 +11,7 @@ import pytest
 
 from ledgerfs import Bucket
 from ledgerfs.export.export import export_topic
+from ledgerfs.scan.report import ScanReport
 from tests.support.each import for_each
 from tests.support.invoked import run
 from tests.support.typed_golden import TOPICS, WITHOUT_SCHEMA, assert_same_rows
@@ -38,12 +39,13 @@ def require_table(typed: Bucket, tmp_path_factory: pytest.TempPathFactory, name:
     topic, values = typed.topic(TOP + name), "auto" if name in WITHOUT_SCHEMA else "typed"
     options = {"values": values, "schema_version": version, "on_undecodable": "null"}
     scan = topic.scan(**options)
-    said = scan.to_table()
+    report = ScanReport()
+    said = scan.to_arrow(report)
     report = export_topic(topic, tmp_path / "out", "parquet", **options)
     files = sorted((tmp_path / "out").glob("*.parquet"))
     assert_same_rows(pa.concat_tables(pq.ParquetFile(file).read() for file in files), said)
     counted = (
-        {(one.version, one.reason): one.count for one in told} for told in (report.undecodable, scan.undecodable)
+        {(one.version, one.reason): one.count for one in told} for told in (report.undecodable, report.undecodable)
     )
     assert next(counted) == next(counted)
 
@@ -51,7 +53,7 @@ def require_table(typed: Bucket, tmp_path_factory: pytest.TempPathFactory, name:
 @pytest.mark.parametrize("name", FEW)
 def test_lines_and_csv_say_what_the_scan_does(typed: Bucket, tmp_path: Path, name: str) -> None:
     topic = typed.topic(TOP + name)
-    flat = topic.scan(values="typed", flatten=True).to_table()
+    flat = topic.scan(values="typed", flatten=True).to_arrow()
     export_topic(topic, tmp_path / "csv", "csv", values="typed", flatten=True)
     rows = []
     for file in sorted((tmp_path / "csv").glob("*.csv"), key=lambda path: int(path.stem)):
@@ -60,7 +62,7 @@ def test_lines_and_csv_say_what_the_scan_does(typed: Bucket, tmp_path: Path, nam
     assert list(rows[0]) == [in_text(one) for one in flat.schema]
     texts = [
         json.loads(one) if one else None
-        for one in slow_json(topic.scan(values="typed").to_table()["value"].combine_chunks())
+        for one in slow_json(topic.scan(values="typed").to_arrow()["value"].combine_chunks())
     ]
     export_topic(topic, tmp_path / "jsonl", "jsonl", values="typed")
     files = sorted((tmp_path / "jsonl").glob("*.jsonl"), key=lambda path: int(path.stem))

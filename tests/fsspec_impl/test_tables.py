@@ -52,7 +52,7 @@ def place(request: pytest.FixtureRequest, golden: Path, s3: S3Server, s3_golden:
 
 @pytest.fixture
 def whole(golden_url: str) -> pa.Table:
-    return open_bucket(golden_url).topic(TOPIC).scan().to_table()
+    return open_bucket(golden_url).topic(TOPIC).scan().to_arrow()
 
 
 def in_order(table: pa.Table) -> pa.Table:

@@ -74,7 +74,7 @@ def objects_in(folder: Path) -> dict[str, bytes]:
 
 
 def rows_of(fs: LedgerFileSystem, topic: str) -> list[dict[str, Any]]:
-    table = open_bucket(fs.bucket.store.url).topic(topic).scan().to_table()
+    table = open_bucket(fs.bucket.store.url).topic(topic).scan().to_arrow()
     without = {"topic", "ledger_id", "entry_id", "batch_index"}
     return table.select([name for name in table.column_names if name not in without]).to_pylist()
 

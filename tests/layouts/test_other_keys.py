@@ -10,6 +10,7 @@ from ledgerfs.bucket.topic import Topic
 from ledgerfs.errors import EncryptedMessageError
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord
+from ledgerfs.scan.report import ScanReport
 from tests.support.each import for_each
 from tests.support.encryption import encrypted_entry, pem_of
 from tests.support.entries import LZ4, compress, frame, framed, metadata
@@ -50,19 +51,19 @@ def topic(tmp_path: Path) -> Topic:
 def test_by_default_a_message_for_other_keys_ends_reading_and_its_keys_are_named(topic):
     expected = r"entry 1:2: the message is encrypted for 'theirs', the private keys given are: 'mine'; on_encrypted"
     with pytest.raises(EncryptedMessageError, match=expected):
-        topic.scan(private_keys=KEYS).to_table()
+        topic.scan(private_keys=KEYS).to_arrow()
     with pytest.raises(EncryptedMessageError, match=expected):
         topic.message("1:2", private_keys=KEYS)
     with pytest.raises(EncryptedMessageError, match=r"entry 1:1: .*'theirs' or 'mine', .* are: none;"):
-        topic.scan().to_table()
+        topic.scan().to_arrow()
     assert topic.message("1:5", private_keys=KEYS).value == b"mine"
 
 
 def test_their_rows_are_null_or_left_out_as_those_without_any_key(topic):
-    rows = topic.scan(["entry_id", "value"], private_keys=KEYS, on_encrypted="null").to_table()
+    rows = topic.scan(["entry_id", "value"], private_keys=KEYS, on_encrypted="null").to_arrow()
     assert rows["entry_id"].to_pylist() == [0, 1, 2, 3, 3, 4, 5]
     assert rows["value"].to_pylist() == [b"plain", b"both", None, b"one", b"two", None, b"mine"]
-    rows = topic.scan(["entry_id", "value"], private_keys=KEYS, on_encrypted="skip").to_table()
+    rows = topic.scan(["entry_id", "value"], private_keys=KEYS, on_encrypted="skip").to_arrow()
     assert rows["entry_id"].to_pylist() == [0, 1, 3, 3, 5]
     assert topic.message("1:2", private_keys=KEYS, on_encrypted="null").value is None
 
@@ -71,7 +72,7 @@ def test_their_rows_are_null_or_left_out_as_those_without_any_key(topic):
 @for_each("keys", [None, KEYS])
 def test_counting_counts_the_rows_of_a_scan(topic, choice, keys):
     options = {"private_keys": keys, "on_encrypted": choice}
-    assert topic.count(**options) == topic.scan(**options).to_table().num_rows
+    assert topic.count(**options) == topic.scan(**options).to_arrow().num_rows
     assert topic.count(private_keys=keys) == 8
 
 
@@ -79,7 +80,7 @@ def test_counting_counts_the_rows_of_a_scan(topic, choice, keys):
 def test_a_wrong_key_of_the_right_name_is_an_error_whatever_was_chosen(topic, choice):
     """A file that was mixed up must not make a topic look as if it had no values."""
     with pytest.raises(EncryptedMessageError, match=r"entry 1:1: the private key given as 'mine' does not fit"):
-        topic.scan(private_keys={"mine": pem_of(THEIRS)}, on_encrypted=choice).to_table()
+        topic.scan(private_keys={"mine": pem_of(THEIRS)}, on_encrypted=choice).to_arrow()
 
 
 def chunk(number: int, is_mine: bool) -> bytes:
@@ -92,18 +93,20 @@ def test_a_chunked_message_of_which_a_part_is_for_others_has_no_value(tmp_path, 
     """Half a value, or one that begins with what is still encrypted, would be a wrong row."""
     topic = topic_of(tmp_path, chunk(0, are_mine[0]), chunk(1, are_mine[1]), mine(b"mine"))
     scan = topic.scan(["entry_id", "value"], private_keys=KEYS, on_encrypted="null")
-    assert scan.to_table().to_pydict() == {"entry_id": [1, 2], "value": [None, b"mine"]}
-    assert scan.incomplete == []
+    report = ScanReport()
+    assert scan.to_arrow(report).to_pydict() == {"entry_id": [1, 2], "value": [None, b"mine"]}
+    assert report.incomplete == []
     scan = topic.scan(["entry_id", "value"], private_keys=KEYS, on_encrypted="skip")
-    assert scan.to_table().to_pydict() == {"entry_id": [2], "value": [b"mine"]}
-    assert scan.incomplete == []
+    report = ScanReport()
+    assert scan.to_arrow(report).to_pydict() == {"entry_id": [2], "value": [b"mine"]}
+    assert report.incomplete == []
     both = {**KEYS, "theirs": pem_of(THEIRS)}
-    assert topic.scan(["value"], private_keys=both).to_table()["value"].to_pylist() == [b"part 0;part 1;", b"mine"]
+    assert topic.scan(["value"], private_keys=both).to_arrow()["value"].to_pylist() == [b"part 0;part 1;", b"mine"]
 
 
 def test_a_last_part_that_is_not_encrypted_makes_no_value_of_one_that_is(tmp_path):
     last = frame(metadata(chunked_id=b"a", chunks=2, chunk=1), b"part 1;")
-    rows = topic_of(tmp_path, chunk(0, is_mine=False), last).scan(["value"], on_encrypted="null").to_table()
+    rows = topic_of(tmp_path, chunk(0, is_mine=False), last).scan(["value"], on_encrypted="null").to_arrow()
     assert rows["value"].to_pylist() == [None]
 
 
@@ -111,5 +114,6 @@ def test_a_last_part_that_is_not_encrypted_makes_no_value_of_one_that_is(tmp_pat
 def test_a_chunked_message_for_others_that_lacks_parts_is_incomplete(tmp_path, choice):
     topic = topic_of(tmp_path, chunk(0, is_mine=False), mine(b"mine"))
     scan = topic.scan(["value"], private_keys=KEYS, on_encrypted=choice)
-    assert scan.to_table()["value"].to_pylist() == [b"mine"]
-    assert scan.incomplete == [Incomplete(1, 0, 1, 2)]
+    report = ScanReport()
+    assert scan.to_arrow(report)["value"].to_pylist() == [b"mine"]
+    assert report.incomplete == [Incomplete(1, 0, 1, 2)]

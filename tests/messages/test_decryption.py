@@ -132,7 +132,7 @@ def test_golden_data_keys_are_unwrapped_once(golden, golden_url, monkeypatch):
 
     monkeypatch.setattr(PrivateKeys, "unwrap", counted)
     keys = {"golden.key": golden / "keys" / "private.pem"}
-    assert ledgerfs.open_bucket(golden_url).topic(TOPIC).scan(private_keys=keys).to_table().num_rows > 60
+    assert ledgerfs.open_bucket(golden_url).topic(TOPIC).scan(private_keys=keys).to_arrow().num_rows > 60
     # Two producers in each of three rounds.
     assert len(calls) == len(set(calls)) == 6
 

@@ -66,5 +66,5 @@ def test_golden_ledgers_name_what_their_rows_name(topic: str, golden_typed: Path
     found = set()
     for ledger in opened.ledgers:
         found |= set().union(*map(named_versions, ledger.batches(ledger.first_entry, ledger.last_entry)))
-    column = opened.scan(["schema_version"]).to_table()["schema_version"].to_pylist()
+    column = opened.scan(["schema_version"]).to_arrow()["schema_version"].to_pylist()
     assert found == {version_number(one) for one in column} - {None}

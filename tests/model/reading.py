@@ -141,7 +141,7 @@ def _in_parts(actor: Actor, number: int, topic: str, times: Times) -> list[str]:
 
 def _by_id(actor: Actor, number: int, topic: str, times: Times) -> list[str]:
     opened = actor.bucket(number).topic(topic)
-    ids = opened.scan(["ledger_id", "entry_id", "partition", "batch_index"]).to_table().to_pylist()
+    ids = opened.scan(["ledger_id", "entry_id", "partition", "batch_index"]).to_arrow().to_pylist()
     actor.met()
     found = []
     for row in ids:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from ledgerfs.bucket.partitions import Partition
 from ledgerfs.errors import InvalidOptionError, LedgerfsError, UndecodableValueError, UnknownSchemaError
 from ledgerfs.export.export import export_topic
 from ledgerfs.messages.decode.undecodable import Undecodable
+from ledgerfs.scan.report import ScanReport
 from ledgerfs.spark.source.message_rows import read_partition
 from ledgerfs.spark.source.planning import plan_parts, plan_values
 from ledgerfs.spark.source.read_options import read_options
@@ -184,10 +185,11 @@ def _scan(reading: Reading, order: str = "partition") -> None:
     scan: Any = topic.scan([_PLACE, "value"], order=order, **dict(reading.options))
     reading.shape = shape_of(scan.schema)
     reading.actor.met()
-    for batch in scan:
+    report = ScanReport()
+    for batch in scan.batches(report):
         reading.actor.met()
         reading.rows += found_in(batch)
-    reading.undecodable = scan.undecodable
+    reading.undecodable = report.undecodable
 
 
 def _merged(reading: Reading) -> None:
@@ -199,11 +201,12 @@ def _again(reading: Reading) -> None:
     topic = reading.actor.bucket(reading.number).topic(reading.topic)
     scan: Any = topic.scan([_PLACE, "value"], **dict(reading.options))
     reading.shape = shape_of(scan.schema)
-    first = scan.to_table()
+    first = scan.to_arrow()
     reading.actor.met()
-    table = scan.to_table()
+    report = ScanReport()
+    table = scan.to_arrow(report)
     assert table.equals(first), "one plan reads two tables"
-    reading.rows, reading.undecodable = found_in(table), scan.undecodable
+    reading.rows, reading.undecodable = found_in(table), report.undecodable
 
 
 def _count(reading: Reading) -> None:
@@ -222,15 +225,16 @@ def _in_parts(reading: Reading) -> None:
     told: list[Undecodable] = []
     with using(actor, number):
         options = read_options({"path": place.url, "topic": reading.topic, "partitionBytes": "1", **given})
+        scan = replace(options.scan, columns=("value",))
         values = plan_values(options)
-        reading.shape = shape_of(values.message_schema(["value"]))
+        reading.shape = shape_of(values.schema(scan))
         actor.met()
         for part, schemas in plan_parts(options, values):
             actor.met()
             with using(actor, number):
                 for batch in read_partition(
-                    Partition.of(part), options.storage, ["value"], options.scan,
-                    on_end=lambda scan: told.extend(scan.undecodable), schemas=schemas,
+                    Partition.of(part), options.storage, scan,
+                    on_end=lambda report: told.extend(report.undecodable), schemas=schemas,
                 ):  # fmt: skip
                     reading.rows += found_in(batch)
     reading.undecodable = told

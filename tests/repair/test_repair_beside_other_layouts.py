@@ -62,7 +62,7 @@ def names(folder: Path) -> set[str]:
 
 
 def values(url: str) -> set[bytes]:
-    table = open_bucket(url).topic(TOPIC).scan(columns=["value"]).to_table()
+    table = open_bucket(url).topic(TOPIC).scan(columns=["value"]).to_arrow()
     return {bytes(value)[:1] for value in table["value"].to_pylist()}
 
 

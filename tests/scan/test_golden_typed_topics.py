@@ -17,7 +17,7 @@ from ledgerfs import Bucket, open_bucket
 from ledgerfs.errors import UndecodableValueError, UnknownSchemaError
 from ledgerfs.formats.schemas.protobuf_schema import protobuf_schema
 from ledgerfs.formats.schemas.schema_info import BY_HAND, SchemaVersion
-from ledgerfs.scan.scan import Scan
+from ledgerfs.scan.report import ScanReport
 from ledgerfs.scan.typed_values import fields_of_each
 from ledgerfs.schemas.saved_schemas import SavedSchemas
 from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
@@ -121,23 +121,23 @@ def said(golden_typed: Path, name: str) -> Topic:
     return replace(found, expected=[one | {"value": node} for one, node in zip(found.expected, nodes, strict=True)])
 
 
-def scanned(bucket: Bucket, name: str, found: Topic, **options: Any) -> tuple[Scan, pa.StructArray]:
-    """Return a scan that gives null for what cannot be decoded, and its values, which are those of the messages that Pulsar lists."""
-    scan = bucket.topic(TOP + name).scan(values="typed", on_undecodable="null", **options)
-    table = scan.to_table()
+def scanned(bucket: Bucket, name: str, found: Topic, **options: Any) -> tuple[ScanReport, pa.StructArray]:
+    """Return the report of a scan with null for what cannot be decoded, and its values, of the messages that Pulsar lists."""
+    scan, report = bucket.topic(TOP + name).scan(values="typed", on_undecodable="null", **options), ScanReport()
+    table = scan.to_arrow(report)
     assert [[one[column] for column in IDS] for one in found.expected] == [
         list(row) for row in zip(*(table[column].to_pylist() for column in IDS), strict=True)
     ]
     assert table.schema == scan.schema
     values = table["value"].combine_chunks()
     values.validate(full=True)
-    return scan, values
+    return report, values
 
 
-def counts(scan: Scan, expected: Counts) -> Counts:
-    """Return what a scan tells that it could not decode, with the words of ours that are in its reasons."""
+def counts(report: ScanReport, expected: Counts) -> Counts:
+    """Return what a scan reports that it could not decode, with the words of ours that are in its reasons."""
     found = {}
-    for one in scan.undecodable:
+    for one in report.undecodable:
         (phrase,) = (phrase for version, phrase in expected if version == one.version and phrase in one.reason)
         found[one.version, phrase] = one.count
         assert one.is_error == (one.version is not None)
@@ -161,7 +161,7 @@ def test_these_are_all_topics(golden_typed: Path) -> None:
 @pytest.mark.parametrize("name", WITH_SCHEMA)
 def test_each_message_as_its_own_schema_has_it(typed: Bucket, golden_typed: Path, name: str) -> None:
     found = said(golden_typed, name)
-    scan, values = scanned(typed, name, found, schema_version="each")
+    report, values = scanned(typed, name, found, schema_version="each")
     decoded = is_decoded(found)
     schemas = {one.version: one.schema for one in typed.topic(TOP + name).schema_versions() if not one.is_deletion}
     assert values.type.names == [f"v{number}" for number in schemas]
@@ -169,7 +169,7 @@ def test_each_message_as_its_own_schema_has_it(typed: Bucket, golden_typed: Path
         column, rows = pc.struct_field(values, f"v{number}"), np.flatnonzero(decoded & (found.versions == number))
         assert column.null_count == len(column) - rows.size + column.take(pa.array(rows)).null_count, "of others"
         assert_said(column.take(pa.array(rows)), [found.expected[row]["value"] for row in rows], info)
-    assert counts(scan, NOT_DECODED.get(name, {})) == NOT_DECODED.get(name, {})
+    assert counts(report, NOT_DECODED.get(name, {})) == NOT_DECODED.get(name, {})
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind or "others")
@@ -184,7 +184,7 @@ def require_newest(typed: Bucket, golden_typed: Path, name: str) -> None:
     Where it reported none, messages of the newest schema, and documents, have the values of their own schema.
     """
     found = said(golden_typed, name)
-    scan, values = scanned(typed, name, found)
+    report, values = scanned(typed, name, found)
     newest = typed.schemas_of(TOP + name).latest
     assert newest is not None
     told = found
@@ -201,7 +201,7 @@ def require_newest(typed: Bucket, golden_typed: Path, name: str) -> None:
         writer = newest.schema if name == "proto" else info
         assert_said(values.take(pa.array(rows)), [told.expected[row]["value"] for row in rows], writer, newest.schema)
     expected = NOT_DECODED.get(name, {}) | NOT_RESOLVED.get(name, {})
-    assert counts(scan, expected) == expected
+    assert counts(report, expected) == expected
     are_lost = pc.and_(found.rows["value"].is_valid(), values.is_null())
     assert pc.sum(are_lost).as_py() == sum(expected.values())
 
@@ -212,20 +212,21 @@ def test_the_first_that_cannot_be_decoded_is_an_error(typed: Bucket, name: str) 
     for options in ({"schema_version": "each"}, {}):
         topic_of_it = typed.topic(TOP + name)
         nulls = topic_of_it.scan(values="typed", on_undecodable="null", **options)
-        nulls.to_table()
-        errors = {tuple(map(int, one.first.split(":"))): one for one in nulls.undecodable if one.is_error}
+        report = ScanReport()
+        nulls.to_arrow(report)
+        errors = {tuple(map(int, one.first.split(":"))): one for one in report.undecodable if one.is_error}
         scan = topic_of_it.scan(values="typed", **options)
         if not errors:
-            assert scan.to_table().num_rows == topic_of_it.count()
+            assert scan.to_arrow().num_rows == topic_of_it.count()
             continue
         with pytest.raises(UndecodableValueError) as caught:
-            scan.to_table()
+            scan.to_arrow()
         first = errors[min(errors)]
         assert caught.value.key == f"value of message {first.first}"
         assert first.reason in str(caught.value)
         skips = topic_of_it.scan(values="typed", on_undecodable="skip", **options)
-        assert skips.to_table().num_rows == topic_of_it.count() - sum(one.count for one in errors.values())
-        assert skips.undecodable == nulls.undecodable
+        assert skips.to_arrow().num_rows == topic_of_it.count() - sum(one.count for one in errors.values())
+        assert skips.undecodable == report.undecodable
 
 
 @for_each("name", WITHOUT_SCHEMA)
@@ -234,7 +235,7 @@ def test_without_a_schema_values_are_the_bytes_that_pulsar_gives(typed: Bucket, 
     why = "the cluster deleted all schemas" if name == "avro-deleted-last" else "`ledgerfs schemas save` keeps them"
     with pytest.raises(UnknownSchemaError, match=why):
         typed.topic(TOP + name).scan(values="typed")
-    values = typed.topic(TOP + name).scan(["value"], values="auto").to_table()["value"].combine_chunks()
+    values = typed.topic(TOP + name).scan(["value"], values="auto").to_arrow()["value"].combine_chunks()
     assert values == found.rows["value"]
     assert_equal(values, [one["value"] for one in found.expected])
 
@@ -250,8 +251,9 @@ def test_schemas_that_the_cluster_deleted_decode_what_was_written_if_they_were_s
     for name in DELETED:
         found = topic(golden_typed, TOP + name)
         scan = bucket.topic(TOP + name).scan(["value"], values="typed", schema_version="each")
-        values = scan.to_table()["value"].combine_chunks()
-        assert scan.undecodable == []
+        report = ScanReport()
+        values = scan.to_arrow(report)["value"].combine_chunks()
+        assert report.undecodable == []
         assert values.is_valid().equals(found.rows["value"].is_valid())
         generations = fields_of_each(bucket.schemas_of(TOP + name))
         published = found.rows["publish_time"].cast(pa.int64()).to_numpy() // 1000
@@ -276,8 +278,8 @@ def test_old_protobuf_schemas_tell_the_outermost_message(golden_typed: Path, tmp
     bucket = linked(golden_typed, tmp_path / "bucket")
     save(golden_typed, bucket, "responses", ("proto",))
     found, natives = topic(golden_typed, f"{TOP}proto"), schemas_of(golden_typed, f"{TOP}protonative")
-    scan, values = scanned(bucket, "proto", found, schema_version="each")
-    assert scan.undecodable == []
+    report, values = scanned(bucket, "proto", found, schema_version="each")
+    assert report.undecodable == []
     compared = 0
     for number, native in natives.items():
         rows = np.flatnonzero(found.versions == number)

@@ -21,6 +21,7 @@ from ledgerfs.errors import (
 )
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.scan.json_documents import InferredType
+from ledgerfs.scan.report import ScanReport
 from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.json_topics import NAME, entry, ledger, put, told
@@ -45,7 +46,7 @@ def topic_of(folder: Path, *ledgers: Any) -> Topic:
 
 
 def values_of(topic: Topic, **options: Any) -> list[Any]:
-    found: list[Any] = topic.scan(["value"], values="json", **options).to_table()["value"].to_pylist()
+    found: list[Any] = topic.scan(["value"], values="json", **options).to_arrow()["value"].to_pylist()
     return found
 
 
@@ -66,7 +67,8 @@ def test_every_row_is_what_json_loads_gives(
     topic = topic_of(tmp_path_factory.mktemp("json"), *ledgers)
     scan = topic.scan(["entry_id", "value"], values="json", flatten=flatten)
     kind = topic.scan(["value"], values="json").schema.field("value").type
-    rows = scan.to_table().to_pylist()
+    report = ScanReport()
+    rows = scan.to_arrow(report).to_pylist()
     said = [told(kind, one) for documents in ledgers for one in documents]
     if flatten and pa.types.is_struct(kind):
         assert [{**row, "entry_id": 0} for row in rows] == [
@@ -77,14 +79,14 @@ def test_every_row_is_what_json_loads_gives(
     named = {name for documents in ledgers for one in documents if one for name in one}
     assert named == (set(kind.names) if pa.types.is_struct(kind) else set())
     assert topic.count(values="json", on_undecodable="skip") == len(rows)
-    assert scan.undecodable == []
+    assert report.undecodable == []
 
 
 def test_columns_are_of_what_is_read(tmp_path: Path) -> None:
     topic = topic_of(tmp_path, *ORDERS)
     first = topic.scan(["value"], values="json", end_time=CREATED_MS + 200, clock_slack_ms=0)
     assert first.schema.field("value").type == pa.struct(list(ALL)[:3])
-    assert first.to_table().num_rows == 2
+    assert first.to_arrow().num_rows == 2
     assert values_of(topic, start_time=CREATED_MS + 201, clock_slack_ms=0) == [None]
 
 
@@ -122,18 +124,18 @@ def test_messages_that_are_no_rows_have_no_part_in_it(tmp_path: Path) -> None:
     bucket = open_bucket(url)
     topic = bucket.topic(EVENTS)
     early = topic.scan(["value"], values="json")
-    assert early.to_table()["value"].to_pylist() == [{"a": 1}]
+    assert early.to_arrow()["value"].to_pylist() == [{"a": 1}]
     assert topic.json_type(transactions="all").names == ["a", "aborted", "late"]
     put_in_folder(tmp_path, offload([entry(5, {"b": "x"}), commit], 2, name=NAME, uuid=2))
     # A scan that was made before reads the ledgers that it was made of.
-    assert early.to_table()["value"].to_pylist() == [{"a": 1}]
+    assert early.to_arrow()["value"].to_pylist() == [{"a": 1}]
     bucket.refresh()
     assert values_of(topic) == [
         {"a": 1, "late": None, "b": None},
         {"a": None, "late": True, "b": None},
         {"a": None, "late": None, "b": "x"},
     ]
-    assert early.to_table()["value"].to_pylist() == [{"a": 1}]
+    assert early.to_arrow()["value"].to_pylist() == [{"a": 1}]
 
 
 def test_partitions_have_one_type(tmp_path: Path) -> None:
@@ -148,7 +150,7 @@ def test_partitions_have_one_type(tmp_path: Path) -> None:
     for order in ("partition", "publish_time"):
         scan = topic.scan(["value"], values="json", order=order)
         assert scan.schema.field("value").type == kind
-        assert scan.to_table()["value"].to_pylist() == [
+        assert scan.to_arrow()["value"].to_pylist() == [
             {"a": 1.0, "b": None, "c": None},
             *(
                 [{"a": 2.0, "b": None, "c": None}, {"a": 2.5, "b": [1], "c": None}]
@@ -164,18 +166,24 @@ def test_partitions_have_one_type(tmp_path: Path) -> None:
 def test_what_is_no_json_is_an_error_null_or_left_out(tmp_path: Path) -> None:
     topic = topic_of(tmp_path, [{"a": 1}, b'{"a":', {"b": 2}], [b"\x00\x01", 5, None, b"null"])
     with pytest.raises(UndecodableValueError, match=r"message 1:1: it ends inside a field"):
-        topic.scan(values="json").to_table()
+        topic.scan(values="json").to_arrow()
     nulls = topic.scan(["value"], values="json", on_undecodable="null")
-    assert nulls.to_table()["value"].to_pylist() == [{"a": 1, "b": None}, None, {"a": None, "b": 2}, *[None] * 4]
-    assert {(one.version, one.reason, one.count, one.first, one.is_error) for one in nulls.undecodable} == {
+    report = ScanReport()
+    assert nulls.to_arrow(report)["value"].to_pylist() == [
+        {"a": 1, "b": None},
+        None,
+        {"a": None, "b": 2},
+        *[None] * 4,
+    ]
+    assert {(one.version, one.reason, one.count, one.first, one.is_error) for one in report.undecodable} == {
         (None, "it ends inside a field", 1, "1:1", True),
         (None, "it is no JSON", 1, "2:0", True),
         (None, "it is no object", 1, "2:1", True),
     }
     left = topic.scan(["value"], values="json", on_undecodable="skip")
-    assert left.to_table()["value"].to_pylist() == [{"a": 1, "b": None}, {"a": None, "b": 2}, None, None]
+    assert left.to_arrow()["value"].to_pylist() == [{"a": 1, "b": None}, {"a": None, "b": 2}, None, None]
     assert left.count() == topic.count(values="json", on_undecodable="skip") == 4
-    assert topic.scan(["entry_id"], values="json", on_undecodable="skip").to_table().num_rows == 4
+    assert topic.scan(["entry_id"], values="json", on_undecodable="skip").to_arrow().num_rows == 4
     assert topic.count(values="json") == 7
     assert topic.json_type(2, on_undecodable="skip").names == ["a", "b"]
     assert topic.json_type(2).names == ["a"]
@@ -202,13 +210,14 @@ def test_a_type_that_is_given_leaves_out_other_fields(tmp_path_factory: pytest.T
     topic = topic_of(tmp_path, *ORDERS)
     scan = topic.scan(["value"], values="json", schema_version=schema, on_undecodable="null")
     assert scan.schema.field("value").type == pa.struct([("total", pa.int32()), ("who", pa.string())])
-    assert scan.to_table()["value"].to_pylist() == [
+    report = ScanReport()
+    assert scan.to_arrow(report)["value"].to_pylist() == [
         {"total": None, "who": "ann"},
         None,
         {"total": 7, "who": None},
         None,
     ]
-    assert [(one.count, one.first) for one in scan.undecodable] == [(1, "1:1")]
+    assert [(one.count, one.first) for one in report.undecodable] == [(1, "1:1")]
 
 
 def test_schemas_and_numbers_that_are_none(tmp_path: Path) -> None:
@@ -228,10 +237,11 @@ def test_a_field_that_an_inferred_type_lacks_is_never_left_out_unseen(tmp_path: 
     topic = topic_of(tmp_path, [{"a": 1, "in": {"b": 2}}], [{"a": 2, "in": {"b": 3, "c": 4}}])
     before = InferredType(topic.json_type(1))
     with pytest.raises(UndecodableValueError, match=r"message 2:0: it has a field that its type lacks"):
-        topic.scan(values="json", schema_version=before).to_table()
+        topic.scan(values="json", schema_version=before).to_arrow()
     scan = topic.scan(["value"], values="json", schema_version=before, on_undecodable="null")
-    assert scan.to_table()["value"].to_pylist() == [{"a": 1, "in": {"b": 2}}, None]
-    assert sum(one.count for one in scan.undecodable) == 1
+    report = ScanReport()
+    assert scan.to_arrow(report)["value"].to_pylist() == [{"a": 1, "in": {"b": 2}}, None]
+    assert sum(one.count for one in report.undecodable) == 1
     assert values_of(topic, schema_version=before.type) == [{"a": n, "in": {"b": n + 1}} for n in (1, 2)]
 
 
@@ -242,7 +252,7 @@ def test_a_ledger_that_is_replaced_between_the_passes(tmp_path: Path) -> None:
     uuid = hash((NAME, 2)) % (1 << 100)
     put_in_folder(tmp_path, offload([entry(0, {"new": "x" * 50})], 2, name=NAME, uuid=uuid))
     with pytest.raises(StaleObjectError, match="was replaced"):
-        scan.to_table()
+        scan.to_arrow()
     assert values_of(open_bucket(f"file://{tmp_path}").topic(EVENTS)) == [
         {"a": 1, "new": None},
         {"a": None, "new": "x" * 50},
@@ -260,8 +270,9 @@ def test_damage_is_met_by_both_passes_alike(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="entry 2:0: its CRC32C"):
         topic.scan(values="json")
     scan = topic.scan(["value"], values="json", on_corrupt="skip")
-    assert scan.to_table()["value"].to_pylist() == [{"a": 1, "c": None}, {"a": None, "c": 3}]
-    assert len(scan.skipped) == 1
+    report = ScanReport()
+    assert scan.to_arrow(report)["value"].to_pylist() == [{"a": 1, "c": None}, {"a": None, "c": 3}]
+    assert len(report.skipped) == 1
     (tmp_path / "t" / key).unlink()
     bucket = open_bucket(url)
     with pytest.raises(MissingLedgerError):

@@ -9,6 +9,7 @@ from ledgerfs.bucket.topic import Topic
 from ledgerfs.errors import KafkaEntryError
 from ledgerfs.export.export import export_topic
 from ledgerfs.messages.decode.undecodable import Undecodable
+from ledgerfs.scan.report import ScanReport
 from ledgerfs.verification.verify import verify
 from ledgerfs.vfs.tree import tree_of
 from tests.support.entries import frame, metadata
@@ -33,9 +34,9 @@ def topic(tmp_path: Path) -> Topic:
 def test_all_that_reads_them_names_the_first(topic: Topic, tmp_path: Path) -> None:
     bucket = topic.bucket
     reads = [
-        lambda: topic.scan().to_table(),
-        lambda: topic.scan([]).to_table(),
-        lambda: topic.scan(["publish_time"]).to_table(),
+        lambda: topic.scan().to_arrow(),
+        lambda: topic.scan([]).to_arrow(),
+        lambda: topic.scan(["publish_time"]).to_arrow(),
         topic.count,
         lambda: topic.message("1:1"),
         lambda: export_topic(topic, tmp_path / "out", "jsonl"),
@@ -49,8 +50,9 @@ def test_all_that_reads_them_names_the_first(topic: Topic, tmp_path: Path) -> No
 
 def test_all_can_read_the_rest(topic: Topic, tmp_path: Path) -> None:
     scan = topic.scan(["value"], on_corrupt="skip")
-    assert scan.to_table()["value"].to_pylist() == [b"before", b"after"]
-    assert [(one.first_entry, one.last_entry) for one in scan.skipped] == [(1, 2)]
+    report = ScanReport()
+    assert scan.to_arrow(report)["value"].to_pylist() == [b"before", b"after"]
+    assert [(one.first_entry, one.last_entry) for one in report.skipped] == [(1, 2)]
     assert topic.scan(on_corrupt="skip").count() == topic.count(on_corrupt="skip") == 2
     report = export_topic(topic, tmp_path / "out", "jsonl", on_corrupt="skip")
     assert (report.rows, len(report.skipped)) == (2, 1)
@@ -71,11 +73,13 @@ def test_times_beyond_a_column_are_counted_by_each_kind_of_scan(tmp_path: Path) 
     for options in ({}, {"values": "json"}):
         scan = topic.scan(["value", "event_time"], **options)
         for _ in range(2):
-            assert scan.to_table()["event_time"].null_count == 2
-            assert scan.undecodable == wanted
-        assert scan.count() == 3
+            report = ScanReport()
+            assert scan.to_arrow(report)["event_time"].null_count == 2
+            assert report.undecodable == wanted
+        report = ScanReport()
+        assert scan.count(report) == 3
     bare = topic.scan(["value"])
-    assert bare.to_table().num_rows == 3
+    assert bare.to_arrow().num_rows == 3
     assert bare.undecodable == []
     report = export_topic(topic, tmp_path / "out", "jsonl")
     assert report.undecodable == wanted

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet
@@ -20,12 +19,14 @@ from ledgerfs.errors import CorruptMessageError, MessageTooLargeError
 from ledgerfs.messages.decode import chunks
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord
+from ledgerfs.scan.report import ScanReport
 from ledgerfs.scan.topic_entries import Reach
 from tests.support.children import started
 from tests.support.each import for_each
 from tests.support.entries import LZ4, SNAPPY, ZLIB, ZSTD, compress, frame, framed, metadata
 from tests.support.invoked import run
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
+from tests.support.scans import part_of
 
 TOPIC = "persistent://public/default/orders"
 CODECS = (LZ4, ZLIB, ZSTD, SNAPPY)
@@ -69,7 +70,7 @@ def text(size: int) -> bytes:
 def test_a_message_above_what_a_broker_stores_is_read(tmp_path, codec):
     plain = text(12 * MIB)
     topic = topic_of(tmp_path, [small(0), packed(codec, plain), small(1)])
-    assert topic.scan(["value"]).to_table()["value"].to_pylist() == [b"value 0", plain, b"value 1"]
+    assert topic.scan(["value"]).to_arrow()["value"].to_pylist() == [b"value 0", plain, b"value 1"]
     assert topic.count() == 3
     assert topic.message("1:1").value == plain
 
@@ -79,10 +80,10 @@ def test_a_batch_above_what_a_broker_stores_is_read(tmp_path, codec):
     values = [b"%d;" % i + text(3 * MIB) for i in range(5)]
     plain = b"".join(framed(BatchedMetadataRecord(key=b"k%d" % i), value) for i, value in enumerate(values))
     topic = topic_of(tmp_path, [small(0), packed(codec, plain, messages_in_batch=5), small(1)])
-    table = topic.scan(["key", "batch_index", "value"]).to_table()
+    table = topic.scan(["key", "batch_index", "value"]).to_arrow()
     assert table["value"].to_pylist() == [b"value 0", *values, b"value 1"]
     assert table["key"].to_pylist() == [None, *(f"k{i}" for i in range(5)), None]
-    assert topic.scan(["batch_index"]).to_table()["batch_index"].to_pylist() == [None, 0, 1, 2, 3, 4, None]
+    assert topic.scan(["batch_index"]).to_arrow()["batch_index"].to_pylist() == [None, 0, 1, 2, 3, 4, None]
     assert topic.count() == 7
 
 
@@ -97,7 +98,7 @@ def test_zstd_of_any_frames_is_read(tmp_path):
         compress(ZSTD, plain[:MIB]) + compress(ZSTD, plain[MIB:]),
     ]
     topic = topic_of(tmp_path, [packed(ZSTD, plain, stored) for stored in forms])
-    assert topic.scan(["value"]).to_table()["value"].to_pylist() == [plain] * 4
+    assert topic.scan(["value"]).to_arrow()["value"].to_pylist() == [plain] * 4
 
 
 # Claims that are lies.
@@ -112,10 +113,11 @@ def require_damage(tmp_path_factory, codec, by):
     plain = text(6 * MIB)
     topic = topic_of(tmp_path_factory.mktemp("case"), [small(0), packed(codec, plain, size=len(plain) + by), small(1)])
     with pytest.raises(CorruptMessageError, match=r"entry 1:1"):
-        topic.scan(["value"]).to_table()
+        topic.scan(["value"]).to_arrow()
     scan = topic.scan(["entry_id", "value"], on_corrupt="skip")
-    assert scan.to_table()["entry_id"].to_pylist() == [0, 2]
-    assert [one.first_entry for one in scan.skipped] == [1]
+    report = ScanReport()
+    assert scan.to_arrow(report)["entry_id"].to_pylist() == [0, 2]
+    assert [one.first_entry for one in report.skipped] == [1]
 
 
 MEASURED = """
@@ -134,7 +136,7 @@ def peak():
 def measure(url, limit):
     topic = open_bucket(url).topic("persistent://public/default/orders")
     resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
-    topic.scan(["value"], end_time="2010-01-02").to_table()
+    topic.scan(["value"], end_time="2010-01-02").to_arrow()
     before = peak()
     try:
         rows = [len(value) for batch in topic.scan(["value"]) for value in batch["value"].to_pylist()]
@@ -256,16 +258,17 @@ def test_what_is_above_the_ceiling_is_no_damage_and_names_the_option(tmp_path):
     with pytest.raises(
         MessageTooLargeError, match=f"entry 1:1: .*max_message_bytes={len(plain)} lets it through"
     ) as caught:
-        topic.scan(max_message_bytes=limit).to_table()
+        topic.scan(max_message_bytes=limit).to_arrow()
     assert caught.value.errno == errno.EMSGSIZE
     with pytest.raises(MessageTooLargeError, match="entry 1:1"):
         topic.message("1:1", max_message_bytes=limit)
-    assert topic.scan(max_message_bytes=len(plain)).to_table().num_rows == 3
+    assert topic.scan(max_message_bytes=len(plain)).to_arrow().num_rows == 3
     # What no column needs is not opened, and not refused.
-    assert topic.scan(["publish_time"], max_message_bytes=limit).to_table().num_rows == topic.count() == 3
+    assert topic.scan(["publish_time"], max_message_bytes=limit).to_arrow().num_rows == topic.count() == 3
     scan = topic.scan(["entry_id", "value"], max_message_bytes=limit, on_corrupt="skip")
-    assert scan.to_table()["entry_id"].to_pylist() == [0, 2]
-    (skipped,) = scan.skipped
+    report = ScanReport()
+    assert scan.to_arrow(report)["entry_id"].to_pylist() == [0, 2]
+    (skipped,) = report.skipped
     assert f"max_message_bytes={len(plain)}" in skipped.reason
 
 
@@ -307,12 +310,13 @@ def test_a_chunked_message_of_more_than_256_mib_is_read(tmp_path):
     plain = bytes(range(256)) * (1 << 20) + b"the end"
     topic = topic_of(tmp_path, [small(0), *parts_of(plain, 5 * MIB), small(1)])
     scan = topic.scan(["value"])
-    first, large, last = scan.to_table()["value"]
+    report = ScanReport()
+    first, large, last = scan.to_arrow(report)["value"]
     assert large.as_buffer().equals(pyarrow.py_buffer(plain))
     assert (first.as_py(), last.as_py()) == (b"value 0", b"value 1")
-    assert scan.incomplete == []
+    assert report.incomplete == []
     with pytest.raises(MessageTooLargeError, match=f"begins at 1:1 has {len(plain)} bytes"):
-        topic.scan(["value"], max_message_bytes=256 << 20).to_table()
+        topic.scan(["value"], max_message_bytes=256 << 20).to_arrow()
 
 
 def test_a_chunked_message_that_is_compressed_is_read_up_to_the_ceiling(tmp_path):
@@ -320,9 +324,9 @@ def test_a_chunked_message_that_is_compressed_is_read_up_to_the_ceiling(tmp_path
     parts = parts_of(compress(ZSTD, plain), 900, compression=ZSTD, uncompressed_size=len(plain))
     assert len(parts) > 2
     topic = topic_of(tmp_path, parts[:1], [*parts[1:], small()])
-    assert topic.scan(["value"]).to_table()["value"].to_pylist() == [plain, b"value 0"]
+    assert topic.scan(["value"]).to_arrow()["value"].to_pylist() == [plain, b"value 0"]
     with pytest.raises(MessageTooLargeError, match=f"max_message_bytes={len(plain)} lets"):
-        topic.scan(max_message_bytes=20 * MIB).to_table()
+        topic.scan(max_message_bytes=20 * MIB).to_arrow()
 
 
 def test_messages_that_wait_beyond_the_bound_are_too_large_never_incomplete(tmp_path, monkeypatch):
@@ -332,25 +336,26 @@ def test_messages_that_wait_beyond_the_bound_are_too_large_never_incomplete(tmp_
     alternating = [part for parts in zip(*messages, strict=True) for part in parts]
     topic = topic_of(tmp_path, [*alternating, *parts_of(b"lost", 2, b"lost")[:1]])
     with pytest.raises(MessageTooLargeError, match=r"entry 1:8: .* bytes of chunked messages waited .* 1:0 among"):
-        topic.scan(max_message_bytes=400).to_table()
+        topic.scan(max_message_bytes=400).to_arrow()
     scan = topic.scan(["entry_id", "value"], max_message_bytes=400, on_corrupt="skip")
-    rows = scan.to_table()["entry_id"].to_pylist()
-    assert sorted(rows + [one.first_entry for one in scan.skipped]) == [8, 9, 10, 11]
-    assert scan.skipped
-    assert scan.incomplete == [Incomplete(1, 12, 1, 2)]
-    needed = int(scan.skipped[0].reason.partition("max_message_bytes=")[2].split()[0])
-    assert topic.scan(max_message_bytes=needed).to_table().num_rows == 4
+    report = ScanReport()
+    rows = scan.to_arrow(report)["entry_id"].to_pylist()
+    assert sorted(rows + [one.first_entry for one in report.skipped]) == [8, 9, 10, 11]
+    assert report.skipped
+    assert report.incomplete == [Incomplete(1, 12, 1, 2)]
+    needed = int(report.skipped[0].reason.partition("max_message_bytes=")[2].split()[0])
+    assert topic.scan(max_message_bytes=needed).to_arrow().num_rows == 4
 
 
 def test_a_part_of_a_topic_refuses_what_began_before_it(tmp_path):
     plain = bytes(3000)
     first, *rest = parts_of(plain, 1000)
     topic = topic_of(tmp_path, [small(0), first], [*rest, small(1)])
-    second = replace(topic.scan(["entry_id", "value"], max_message_bytes=2999), part=Reach.of(range(1, 2)))
+    second = part_of(topic.scan(["entry_id", "value"], max_message_bytes=2999), Reach.of(range(1, 2)))
     with pytest.raises(MessageTooLargeError, match="entry 2:1: the chunked message that begins at 1:1 has 3000 bytes"):
-        second.to_table()
-    whole = replace(topic.scan(["entry_id", "value"]), part=Reach.of(range(1, 2)))
-    assert whole.to_table()["value"].to_pylist() == [plain, b"value 1"]
+        second.to_arrow()
+    whole = part_of(topic.scan(["entry_id", "value"]), Reach.of(range(1, 2)))
+    assert whole.to_arrow()["value"].to_pylist() == [plain, b"value 1"]
     with pytest.raises(MessageTooLargeError, match="begins at 1:1 has 3000 bytes"):
         topic.message("2:0", max_message_bytes=2999)
 

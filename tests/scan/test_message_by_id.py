@@ -52,7 +52,7 @@ def chunk(number: int, count: int = 3, identity: bytes = b"a") -> bytes:
 @for_each("name", ["plain", "batched-lz4", "txn", "avro-batched", "chunked", "partitioned-partition-1"])
 def test_every_message_of_a_topic_is_found_by_its_id(bucket: Bucket, name: str) -> None:
     topic = bucket.topic(GOLDEN + name)
-    table = topic.scan(COLUMNS).to_table()
+    table = topic.scan(COLUMNS).to_arrow()
     assert table.num_rows
     for row in table.to_pylist()[:: max(1, table.num_rows // 25)]:
         by_tuple = (row["ledger_id"], row["entry_id"], *([] if row["batch_index"] is None else [row["batch_index"]]))

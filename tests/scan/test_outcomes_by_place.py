@@ -1,7 +1,6 @@
 """Outcomes of transactions whose ids are given again: places decide, as in a slow model."""
 
 import random
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,14 +14,15 @@ from ledgerfs.bucket.topic import Topic
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.decode.entry_fields import rows_in_transactions
 from ledgerfs.messages.decode.metadata_walk import walk_metadata
-from ledgerfs.scan import scan as scan_module
-from ledgerfs.scan import transaction_outcomes
+from ledgerfs.scan import part_reading, transaction_outcomes
+from ledgerfs.scan.report import ScanReport
 from ledgerfs.scan.scan import Scan
 from ledgerfs.scan.topic_entries import Place, Reach, read_entries
 from ledgerfs.scan.transaction_outcomes import TransactionOutcomes
 from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import offload, put_in_folder
+from tests.support.scans import part_of
 
 TOPIC = "persistent://public/default/orders"
 COMMIT, ABORT = 21, 22
@@ -77,7 +77,7 @@ class Ledgers:
 
 
 def states(scan: Scan) -> list[str]:
-    found: list[str] = scan.to_table()["txn_state"].to_pylist()
+    found: list[str] = scan.to_arrow()["txn_state"].to_pylist()
     return found
 
 
@@ -95,13 +95,13 @@ def test_a_message_has_the_end_that_is_next_to_it(made, seed, tmp_path_factory):
     for most in (0, 1, 2):
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(transaction_outcomes, "MOST_OUTCOMES", most)
-            assert states(replace(scan, known_outcomes={})) == expected
+            assert states(part_of(scan, Reach.of(range(len(scan.parts[0].ledgers))))) == expected
             assert topic.count() == expected.count("committed")
     # Whichever parts are read first, and know outcomes that others can use.
     parts: dict[int, list[str]] = {}
-    fresh, pieces = replace(scan, known_outcomes={}), len(made)
+    fresh, pieces = part_of(scan, Reach.of(range(len(made)))), len(made)
     for number in random.Random(seed).sample(range(pieces), pieces):
-        parts[number] = states(replace(fresh, part=Reach.of(range(number, number + 1))))
+        parts[number] = states(part_of(fresh, Reach.of(range(number, number + 1))))
     assert [state for number in sorted(parts) for state in parts[number]] == expected
 
 
@@ -155,18 +155,24 @@ def test_few_remembered_outcomes_change_nothing(made, most, seed, tmp_path_facto
     topic = Ledgers([("next", some) for some in made]).topic(tmp_path_factory.mktemp("tier"))
     columns = ["ledger_id", "entry_id", "txn_id", "txn_state"]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(scan_module, "read_entries", entry_by_entry)
+        patched.setattr(part_reading, "read_entries", entry_by_entry)
         for transactions in ("all", "committed", "readable"):
             scan = topic.scan(columns, transactions=transactions)
             patched.setattr(transaction_outcomes, "MOST_OUTCOMES", 1000)
-            whole, basis = scan.to_table(), scan.basis
+            report = ScanReport()
+            whole, basis = scan.to_arrow(report), report.basis
             patched.setattr(transaction_outcomes, "MOST_OUTCOMES", most)
-            again = replace(scan, known_outcomes={})
-            assert (again.to_table(), again.basis) == (whole, basis)
+            again = part_of(scan, Reach.of(range(len(made))))
+            report = ScanReport()
+            assert (again.to_arrow(report), report.basis) == (whole, basis)
         scan = topic.scan(columns)
-        fresh, numbers = replace(scan, known_outcomes={}), random.Random(seed).sample(range(len(made)), len(made))
-        parts = {one: replace(fresh, part=Reach.of(range(one, one + 1))).to_table() for one in numbers}
-        assert pa.concat_tables(parts[one] for one in range(len(made))) == scan.to_table()
+        fresh, numbers = (
+            part_of(scan, Reach.of(range(len(made)))),
+            random.Random(seed).sample(range(len(made)), len(made)),
+        )
+        parts = {one: part_of(fresh, Reach.of(range(one, one + 1))).to_arrow() for one in numbers}
+        report = ScanReport()
+        assert pa.concat_tables(parts[one] for one in range(len(made))) == scan.to_arrow(report)
 
 
 def entry_by_entry(*arguments):
@@ -177,11 +183,11 @@ def entry_by_entry(*arguments):
 
 def test_what_is_remembered_is_bounded(tmp_path, monkeypatch):
     """Behind an open transaction there are many others, and all entries are read ahead."""
-    monkeypatch.setattr(scan_module, "read_entries", entry_by_entry)
+    monkeypatch.setattr(part_reading, "read_entries", entry_by_entry)
     monkeypatch.setattr(transaction_outcomes, "MOST_OUTCOMES", 20)
     others = [(one, kind) for one in range(1, 300) for kind in (None, COMMIT)]
     opens = [(one, None) for one in range(1000, 1010)]
     ledgers = Ledgers([("next", [(0, None), *others[:300]]), ("next", [*opens, *others[300:]])])
     scan = ledgers.topic(tmp_path).scan(["txn_state"], transactions="all")
     assert states(scan) == ledgers.modelled()
-    assert len(scan.known_outcomes) <= 2 * 20
+    assert len(scan.parts[0].outcomes) <= 2 * 20

@@ -1,7 +1,6 @@
 """A part of a topic has the rows that the whole of it has there, however far apart belongs together."""
 
 import random
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,10 +15,12 @@ from ledgerfs.errors import InvalidOptionError, NotFoundError
 from ledgerfs.export.export import export_topic
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.scan import message_by_id
+from ledgerfs.scan.report import ScanReport
 from ledgerfs.scan.scan import Scan
 from ledgerfs.scan.topic_entries import Place, Reach
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
+from tests.support.scans import part_of
 
 NAME = "persistent://public/default/orders"
 COLUMNS = ["ledger_id", "entry_id", "value", "txn_id", "txn_state"]
@@ -44,7 +45,7 @@ def topic_with(folder: Path, *ledgers: list[bytes], block_size: int = 1 << 20) -
 
 
 def parts_of(scan: Scan, cuts: list[Place]) -> list[pa.Table]:
-    return [replace(scan, part=Reach(low, high)).to_table() for low, high in pairwise(cuts)]
+    return [part_of(scan, Reach(low, high)).to_arrow() for low, high in pairwise(cuts)]
 
 
 def by_ledger(scan: Scan) -> list[pa.Table]:
@@ -56,9 +57,9 @@ def test_parts_of_a_chunked_message_ten_ledgers_apart_are_joined(tmp_path: Path)
         tmp_path, [chunk(0, 3)], *[[message(9)]] * 10, [chunk(1, 3)], *[[message(9)]] * 10, [chunk(2, 3)]
     )
     scan = topic.scan(["value"])
-    assert pa.concat_tables(by_ledger(scan)) == scan.to_table()
-    last = replace(scan, part=Reach.of(range(22, 23)))
-    assert last.to_table()["value"].to_pylist() == [b"value 0;value 1;value 2;"]
+    assert pa.concat_tables(by_ledger(scan)) == scan.to_arrow()
+    last = part_of(scan, Reach.of(range(22, 23)))
+    assert last.to_arrow()["value"].to_pylist() == [b"value 0;value 1;value 2;"]
     for position in ((1, 0), (12, 0), (23, 0)):
         assert topic.message(position).value == b"value 0;value 1;value 2;"
 
@@ -75,20 +76,23 @@ def test_a_message_by_id_whose_parts_are_too_far_apart_says_so(tmp_path: Path, m
 
 def test_a_last_part_that_was_sent_twice_is_no_message_that_lacks_parts(tmp_path: Path) -> None:
     topic = topic_with(tmp_path, [chunk(0, 2), chunk(1, 2)], [message(9)], [chunk(1, 2)])
-    scan = replace(topic.scan(["value"]), part=Reach.of(range(2, 3)))
-    assert (scan.to_table().num_rows, scan.incomplete) == (0, [])
+    scan = part_of(topic.scan(["value"]), Reach.of(range(2, 3)))
+    report = ScanReport()
+    assert (scan.to_arrow(report).num_rows, report.incomplete) == (0, [])
     whole = topic.scan(["value"])
-    assert (whole.to_table().num_rows, whole.incomplete) == (2, [])
+    report = ScanReport()
+    assert (whole.to_arrow(report).num_rows, report.incomplete) == (2, [])
 
 
 def test_half_of_an_id_is_no_transaction(tmp_path: Path) -> None:
     """As to Pulsar's reader, which asks for both halves."""
     topic = topic_with(tmp_path, [message(0, transaction_least=7), message(1, transaction_most=7), message(2)])
     scan = topic.scan(COLUMNS)
-    table = scan.to_table()
+    report = ScanReport()
+    table = scan.to_arrow(report)
     assert table["value"].to_pylist() == [b"value 0;", b"value 1;", b"value 2;"]
     assert table["txn_id"].to_pylist() == table["txn_state"].to_pylist() == [None, None, None]
-    assert scan.is_final
+    assert report.is_final
 
 
 class Disorder:
@@ -117,10 +121,10 @@ def test_parts_are_the_whole_whatever_the_order(data: st.DataObject, tmp_path_fa
     places = [Place(n, block.first_entry) for n, one in enumerate(topic.ledgers) for block in one.index.blocks]
     for options in ({"transactions": "all"}, {}):
         scan = topic.scan(COLUMNS, **options)
-        whole = scan.to_table()
+        whole = scan.to_arrow()
         cuts = sorted({Place(0, 0), Place(len(ledgers), 0), *data.draw(st.lists(st.sampled_from(places), max_size=4))})
         assert pa.concat_tables(parts_of(scan, cuts)) == whole
-        apart = [replace(scan, known_outcomes={}, part=Reach(*ends)).to_table() for ends in pairwise(cuts)]
+        apart = [part_of(scan, Reach(*ends)).to_arrow() for ends in pairwise(cuts)]
         assert pa.concat_tables(apart) == whole
 
 
@@ -129,8 +133,9 @@ def test_what_is_readable_ends_where_pulsars_reader_stops(tmp_path: Path) -> Non
     first = [message(0), in_transaction(1), in_transaction(2, 2), in_transaction(3, marker_type=COMMIT), message(4)]
     topic = topic_with(tmp_path, [message(10), in_transaction(11, marker_type=ABORT)], first, [message(20)])
     scan = topic.scan(COLUMNS, transactions="readable")
-    assert scan.to_table()["value"].to_pylist() == [b"value 10;", b"value 0;", b"value 1;"]
-    assert not scan.is_final
+    report = ScanReport()
+    assert scan.to_arrow(report)["value"].to_pylist() == [b"value 10;", b"value 0;", b"value 1;"]
+    assert not report.is_final
     assert topic.count(transactions="readable") == 3
     assert topic.count() == 5
     assert topic.count(transactions="readable", start_time=CREATED_MS + 20, clock_slack_ms=0) == 0
@@ -139,8 +144,6 @@ def test_what_is_readable_ends_where_pulsars_reader_stops(tmp_path: Path) -> Non
 def test_a_part_of_a_topic_is_not_asked_for_what_is_readable(tmp_path: Path) -> None:
     (tmp_path / "bucket").mkdir()
     topic = topic_with(tmp_path / "bucket", [message(0)])
-    with pytest.raises(InvalidOptionError, match="first open transaction of the whole topic"):
-        replace(topic.scan(transactions="readable"), part=Reach.of(range(1)))
     with pytest.raises(InvalidOptionError, match="whole topic"):
         export_topic(topic, tmp_path / "out", "parquet", transactions="readable")
     assert not (tmp_path / "out").exists()
@@ -155,14 +158,16 @@ def test_a_marker_that_comes_late_between_changes_what_is_exported(tmp_path: Pat
     topic = topic_with(folder, [in_transaction(0)], *[[message(9)]] * 3, [in_transaction(1, marker_type=ABORT)])
     first = next(iter(by_ledger(topic.scan(COLUMNS))))
     assert first.num_rows == 0
-    assert not replace(topic.scan(), part=Reach.of(range(1))).is_final
+    report = ScanReport()
+    part_of(topic.scan(), Reach.of(range(1))).to_arrow(report)
+    assert not report.is_final
     (folder / f"{offload([message(9)], 3, uuid=3).uuid}-ledger-3").unlink()
     (folder / f"{offload([message(9)], 3, uuid=3).uuid}-ledger-3-index").unlink()
     topic = open_bucket(str(folder)).topic(NAME)
     assert export_topic(topic, out, "jsonl").rows == 2
     put_in_folder(folder, offload([in_transaction(1, marker_type=COMMIT)], 3, uuid=33))
     topic = open_bucket(str(folder)).topic(NAME)
-    assert topic.scan(COLUMNS).to_table()["value"].to_pylist()[0] == b"value 0;"
+    assert topic.scan(COLUMNS).to_arrow()["value"].to_pylist()[0] == b"value 0;"
     assert export_topic(topic, out, "jsonl").rows == 1
     assert b'"value":"value 0;"' in (out / "1.jsonl").read_bytes()
 

@@ -82,11 +82,11 @@ def test_columns_come_in_any_order_and_each_alone(bucket: Bucket) -> None:
         "persistent://public/golden/chunked",
     ):
         topic = bucket.topic(name)
-        whole = topic.scan().to_table()
+        whole = topic.scan().to_arrow()
         backwards = tuple(reversed(DEFAULT_COLUMNS))
-        assert topic.scan(columns=backwards).to_table() == whole.select(backwards)
+        assert topic.scan(columns=backwards).to_arrow() == whole.select(backwards)
         for column in DEFAULT_COLUMNS:
-            assert topic.scan(columns=[column]).to_table() == whole.select([column]), column
+            assert topic.scan(columns=[column]).to_arrow() == whole.select([column]), column
 
 
 def test_counting_is_as_scanning(bucket: Bucket, golden: Path) -> None:
@@ -101,15 +101,15 @@ def test_counting_is_as_scanning(bucket: Bucket, golden: Path) -> None:
         {"on_encrypted": "skip"},
         {"include_markers": True, "on_encrypted": "null"},
     ):
-        assert encrypted.count(**options) == encrypted.scan(**options).to_table().num_rows
+        assert encrypted.count(**options) == encrypted.scan(**options).to_arrow().num_rows
     txn = bucket.topic("persistent://public/golden/txn")
     for options in ({}, {"transactions": "all"}, {"include_markers": True}):
-        assert txn.count(**options) == txn.scan(**options).to_table().num_rows
+        assert txn.count(**options) == txn.scan(**options).to_arrow().num_rows
 
 
 def test_transactions_show_their_outcome_when_all_are_asked_for(bucket: Bucket) -> None:
     topic = bucket.topic("persistent://public/golden/txn")
-    table = topic.scan(transactions="all").to_table()
+    table = topic.scan(transactions="all").to_arrow()
     states = table["txn_state"].to_pylist()
     assert states.count("aborted") == 48
     assert states.count("committed") + states.count(None) == 132

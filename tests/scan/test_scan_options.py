@@ -3,15 +3,15 @@
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from ledgerfs import open_bucket
@@ -24,18 +24,14 @@ from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.decode.entries import DecodeOptions, Skipped
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord
-from ledgerfs.scan import message_by_id
-from ledgerfs.scan import scan as scan_module
-from ledgerfs.scan.message_by_id import read_message
-from ledgerfs.scan.options import (
-    SCAN_OPTIONS,
-    MessageOptions,
-)
-from ledgerfs.scan.scan import make_scan
+from ledgerfs.scan.options import SCAN_OPTIONS, ScanKeywords, ScanOptions
+from ledgerfs.scan.part_reading import decode_options
+from ledgerfs.scan.report import ScanReport
 from ledgerfs.scan.topic_entries import Reach
 from tests.support.each import for_each
 from tests.support.entries import ZSTD, batched, compress, frame, framed, metadata
 from tests.support.ledgers import CREATED_MS, Offload, offload, put_in_folder
+from tests.support.scans import part_of
 
 COMMIT, ABORT = 21, 22
 
@@ -87,12 +83,13 @@ def test_damage_is_left_out_with_its_reason_and_the_rest_is_there(tmp_path_facto
     tmp_path = tmp_path_factory.mktemp("case")
     topic = topic_with(tmp_path, [message(0), message(1), DAMAGE[reason], message(3)], [message(0)])
     scan = topic.scan(on_corrupt="skip")
-    assert ids_of(scan.to_table()) == [(1, 0), (1, 1), (1, 3), (2, 0)]
-    (skipped,) = scan.skipped
+    report = ScanReport()
+    assert ids_of(scan.to_arrow(report)) == [(1, 0), (1, 1), (1, 3), (2, 0)]
+    (skipped,) = report.skipped
     assert (skipped.ledger_id, skipped.first_entry, skipped.last_entry) == (1, 2, 2)
     assert reason in skipped.reason
     with pytest.raises(CorruptMessageError, match=f"entry 1:2.*{reason}"):
-        topic.scan().to_table()
+        topic.scan().to_arrow()
 
 
 def test_an_entry_that_is_damaged_twice_is_left_out_once(tmp_path):
@@ -100,19 +97,20 @@ def test_an_entry_that_is_damaged_twice_is_left_out_once(tmp_path):
     entry = bytearray(message(1))
     entry[10] ^= 0xFF
     scan = topic_with(tmp_path, [message(0), bytes(entry), message(2)]).scan(on_corrupt="skip")
-    assert ids_of(scan.to_table()) == [(1, 0), (1, 2)]
-    assert [one.first_entry for one in scan.skipped] == [1]
+    report = ScanReport()
+    assert ids_of(scan.to_arrow(report)) == [(1, 0), (1, 2)]
+    assert [one.first_entry for one in report.skipped] == [1]
 
 
 def test_the_first_damaged_entry_is_the_one_that_is_raised_for(tmp_path):
     topic = topic_with(tmp_path, [message(0), DAMAGE["CRC32C"], DAMAGE["not a protobuf"]])
     with pytest.raises(CorruptMessageError, match="entry 1:1"):
-        topic.scan().to_table()
+        topic.scan().to_arrow()
 
 
 def test_checksums_need_not_be_checked(tmp_path):
     topic = topic_with(tmp_path, [message(0)[:-1] + b"?"])
-    assert topic.scan(columns=["value"], check_checksums=False).to_table()["value"].to_pylist() == [b"value ?"]
+    assert topic.scan(columns=["value"], check_checksums=False).to_arrow()["value"].to_pylist() == [b"value ?"]
 
 
 def blocks(tmp_path: Path) -> tuple[Offload, list[int]]:
@@ -132,20 +130,22 @@ def test_a_damaged_record_leaves_out_the_rest_of_its_block(tmp_path_factory, ent
     topic = topic_of(tmp_path, damaged(made, at, b"\xff\xff\xff\xff"))
     scan = topic.scan(on_corrupt="skip")
     behind = min(first for first in [*firsts, 10] if first > entry)
-    assert ids_of(scan.to_table()) == [(1, i) for i in range(10) if not entry <= i < behind]
-    (skipped,) = scan.skipped
+    report = ScanReport()
+    assert ids_of(scan.to_arrow(report)) == [(1, i) for i in range(10) if not entry <= i < behind]
+    (skipped,) = report.skipped
     assert (skipped.ledger_id, skipped.first_entry, skipped.last_entry) == (1, entry, behind - 1)
     assert skipped.reason
     with pytest.raises(CorruptLedgerError):
-        topic.scan().to_table()
+        topic.scan().to_arrow()
 
 
 def test_the_ledger_that_pulsar_lost_is_told_of(truncated_url):
     for info in open_bucket(truncated_url).topics():
         topic = open_bucket(truncated_url).topic(info.name)
         scan = topic.scan(on_corrupt="skip")
-        seen = {entry for _, entry in ids_of(scan.to_table())}
-        lost = {i for one in scan.skipped for i in range(one.first_entry, one.last_entry + 1)}
+        report = ScanReport()
+        seen = {entry for _, entry in ids_of(scan.to_arrow(report))}
+        lost = {i for one in report.skipped for i in range(one.first_entry, one.last_entry + 1)}
         assert lost
         assert seen.isdisjoint(lost)
         assert max(lost) == topic.ledgers[-1].last_entry
@@ -165,8 +165,9 @@ def test_damage_where_outcomes_of_transactions_are_looked_for_is_left_out_too(tm
     second = offload([*padding, marker(COMMIT)], 2, uuid=2, block_size=size)
     topic = topic_of(tmp_path, offload([transaction(0)]), damaged(second, 128, b"\xff\xff\xff\xff"))
     scan = topic.scan(on_corrupt="skip")
-    assert ids_of(scan.to_table()) == [(1, 0)]
-    assert [(one.ledger_id, one.first_entry, one.last_entry) for one in scan.skipped] == [(2, 0, 3)]
+    report = ScanReport()
+    assert ids_of(scan.to_arrow(report)) == [(1, 0)]
+    assert [(one.ledger_id, one.first_entry, one.last_entry) for one in report.skipped] == [(2, 0, 3)]
 
 
 def chunk(number: int, count: int = 3, identity: bytes = b"a") -> bytes:
@@ -177,9 +178,10 @@ def chunk(number: int, count: int = 3, identity: bytes = b"a") -> bytes:
 def test_damage_where_earlier_chunks_are_looked_for_is_left_out_too(tmp_path):
     first = offload([message(0), chunk(0)])
     topic = topic_of(tmp_path, damaged(first, 128, b"\xff\xff\xff\xff"), offload([chunk(1), message(1)], 2, uuid=2))
-    scan = replace(topic.scan(on_corrupt="skip"), part=Reach.of(range(1, 2)))
-    assert ids_of(scan.to_table()) == [(2, 1)]
-    assert len(scan.incomplete) == 1
+    scan = part_of(topic.scan(on_corrupt="skip"), Reach.of(range(1, 2)))
+    report = ScanReport()
+    assert ids_of(scan.to_arrow(report)) == [(2, 1)]
+    assert len(report.incomplete) == 1
 
 
 # Chunks.
@@ -188,47 +190,50 @@ def test_damage_where_earlier_chunks_are_looked_for_is_left_out_too(tmp_path):
 def test_chunks_that_never_become_whole_are_told(tmp_path):
     topic = topic_with(tmp_path, [chunk(0), chunk(0, 2, b"b"), message(1)], [chunk(1), chunk(1, 2, b"b")])
     scan = topic.scan(columns=["ledger_id", "entry_id", "value"])
-    table = scan.to_table()
+    report = ScanReport()
+    table = scan.to_arrow(report)
     assert ids_of(table) == [(1, 2), (2, 1)]
     assert table["value"].to_pylist() == [b"value 1", b"part 0;part 1;"]
-    assert scan.incomplete == [Incomplete(1, 0, 2, 3)]
-    assert scan.skipped == []
+    assert report.incomplete == [Incomplete(1, 0, 2, 3)]
+    assert report.skipped == []
 
 
 def test_a_part_does_not_tell_of_chunked_messages_that_go_on_behind_it(tmp_path):
     topic = topic_with(tmp_path, [chunk(0), chunk(0, 2, b"b"), message(1)], [chunk(1), chunk(2)], [chunk(1, 9, b"c")])
     scan = topic.scan()
-    parts = [replace(scan, part=Reach.of(range(i, i + 1))) for i in range(3)]
-    assert [part.to_table().num_rows for part in parts] == [1, 1, 0]
+    parts = [part_of(scan, Reach.of(range(i, i + 1))) for i in range(3)]
+    reports = [ScanReport() for _ in parts]
+    assert [part.to_arrow(one).num_rows for part, one in zip(parts, reports, strict=True)] == [1, 1, 0]
     # The last part looked back for "c", and so knows what else never became whole.
     told = [Incomplete(3, 0, 1, 9), Incomplete(1, 1, 1, 2)]
-    assert [part.incomplete for part in parts] == [[], [], told]
-    scan.to_table()
-    assert scan.incomplete == told
+    assert [one.incomplete for one in reports] == [[], [], told]
+    report = ScanReport()
+    scan.to_arrow(report)
+    assert report.incomplete == told
 
 
 # What may still come.
 
 
 def is_final(scan):
-    assert not scan.is_final
-    scan.to_table()
-    return scan.is_final
+    report = ScanReport()
+    scan.to_arrow(report)
+    return report.is_final
 
 
 def test_rows_are_final_unless_a_later_ledger_could_change_them(tmp_path):
     topic = topic_with(tmp_path, [message(0), transaction(1), chunk(0)], [marker(COMMIT), chunk(1), chunk(2)])
     assert is_final(topic.scan())
     assert is_final(topic.scan(transactions="all"))
-    assert is_final(replace(topic.scan(), part=Reach.of(range(1))))
+    assert is_final(part_of(topic.scan(), Reach.of(range(1))))
 
 
 def test_rows_that_wait_for_an_outcome_are_not_final(tmp_path):
     topic = topic_with(tmp_path, [message(0), transaction(1)], [message(2)])
     assert not is_final(topic.scan())
     assert not is_final(topic.scan(transactions="all"))
-    assert not is_final(replace(topic.scan(), part=Reach.of(range(1))))
-    assert is_final(replace(topic.scan(), part=Reach.of(range(1, 2))))
+    assert not is_final(part_of(topic.scan(), Reach.of(range(1))))
+    assert is_final(part_of(topic.scan(), Reach.of(range(1, 2))))
     # All messages without their states are what they are.
     assert is_final(topic.scan(columns=["value"], transactions="all"))
 
@@ -236,16 +241,18 @@ def test_rows_that_wait_for_an_outcome_are_not_final(tmp_path):
 def test_rows_that_wait_for_chunks_at_the_end_of_the_topic_are_not_final(tmp_path):
     topic = topic_with(tmp_path, [chunk(0), chunk(0, 2, b"b"), chunk(1, 2, b"b")], [message(0)])
     assert not is_final(topic.scan())
-    assert is_final(replace(topic.scan(), part=Reach.of(range(1))))
+    assert is_final(part_of(topic.scan(), Reach.of(range(1))))
 
 
 def test_a_scan_that_was_left_early_is_not_final(tmp_path):
     topic = topic_with(tmp_path, [message(0)], [message(1)])
     scan = topic.scan()
-    assert next(iter(scan)).num_rows == 1
-    assert not scan.is_final
-    assert scan.count() == 2
-    assert scan.is_final
+    report = ScanReport()
+    assert next(iter(scan.batches(report))).num_rows == 1
+    assert not report.is_final
+    report = ScanReport()
+    assert scan.count(report) == 2
+    assert report.is_final
 
 
 # Counting, and tables without columns.
@@ -268,12 +275,12 @@ def test_counting_tells_of_damage_and_of_what_it_reads(tmp_path):
         topic.count()
     scan = topic.scan(on_corrupt="skip")
     seen = []
-    scan.on_read = seen.append
-    assert scan.count() == 1
+    report = ScanReport()
+    assert replace(scan, on_read=seen.append).count(report) == 1
     assert sum(seen) == sum(map(len, entries))
-    assert [one.first_entry for one in scan.skipped] == [1]
-    assert scan.incomplete == [Incomplete(1, 2, 1, 3)]
-    assert not scan.is_final
+    assert [one.first_entry for one in report.skipped] == [1]
+    assert report.incomplete == [Incomplete(1, 2, 1, 3)]
+    assert not report.is_final
 
 
 def test_a_table_without_columns_has_its_rows(tmp_path):
@@ -281,8 +288,8 @@ def test_a_table_without_columns_has_its_rows(tmp_path):
     scan = topic.scan(columns=[])
     assert scan.schema == pa.schema([])
     assert [(batch.num_rows, batch.num_columns) for batch in scan] == [(5, 0), (2, 0)]
-    assert scan.to_table().num_rows == pa.table(scan).num_rows == pl.DataFrame(scan).height == 7
-    assert scan.to_reader().read_all().num_rows == 7
+    assert scan.to_arrow().num_rows == pa.table(scan).num_rows == pl.DataFrame(scan).height == 7
+    assert scan.to_arrow_batch_reader().read_all().num_rows == 7
     assert scan.to_pandas().shape == (7, 0)
 
 
@@ -304,8 +311,8 @@ def test_outcomes_are_read_ahead_no_further_than_to_the_last_that_is_needed(tmp_
 def test_markers_come_when_they_are_asked_for_and_tell_the_same_state_in_every_part(tmp_path):
     topic = topic_with(tmp_path, [transaction(0)], [marker(COMMIT)])
     scan = topic.scan(columns=["ledger_id", "txn_state"], include_markers=True)
-    assert scan.to_table().to_pydict() == {"ledger_id": [1, 2], "txn_state": ["committed", "committed"]}
-    second = replace(scan, part=Reach.of(range(1, 2))).to_table()
+    assert scan.to_arrow().to_pydict() == {"ledger_id": [1, 2], "txn_state": ["committed", "committed"]}
+    second = part_of(scan, Reach.of(range(1, 2))).to_arrow()
     assert second.to_pydict() == {"ledger_id": [2], "txn_state": ["committed"]}
 
 
@@ -323,7 +330,17 @@ def test_unknown_columns_choices_and_times_are_told_at_once(tmp_path):
         ({"values": "avro"}, "values='avro': expected one of bytes, typed, json, auto"),
         ({"flatten": "yes"}, "flatten='yes': expected True or False"),
         ({"on_undecodable": "ignore"}, "on_undecodable='ignore'"),
-        ({"start_time": "yesterday"}, "yesterday"),
+        ({"start_time": "last week"}, "last week"),
+        ({"start_time": "-1y"}, "or -1h, -2d, now, today, yesterday"),
+        ({"start_time": CREATED_MS, "end_time": CREATED_MS}, "no message is in this range"),
+        ({"start_time": "now", "end_time": "-1h"}, "no message is in this range"),
+        ({"limit": -1}, "limit=-1: expected a number of rows, 0 or more"),
+        ({"threads": 0}, "threads=0"),
+        ({"key": 7}, "key=7: expected text or bytes"),
+        ({"where": "key = 'a'"}, "expected a pyarrow.compute.Expression"),
+        ({"where": pc.field("kye") == "a"}, "where: No match for FieldRef.Name.kye.*; there are topic, "),
+        ({"where": pc.field("entry_id") == "a"}, "where: "),
+        ({"where": pc.field("entry_id")}, "where: Filter expression must evaluate to bool"),
         ({"end_time": "2026-13-01"}, "2026-13-01"),
         ({"end_time": ""}, "not a time"),
         ({"start_time": CREATED_MS // 1000}, f"{CREATED_MS // 1000}: looks like seconds; .* such as {CREATED_MS}"),
@@ -331,7 +348,7 @@ def test_unknown_columns_choices_and_times_are_told_at_once(tmp_path):
         ({"end_time": CREATED_MS * 1_000_000}, f"looks like nanoseconds; .* such as {CREATED_MS}"),
         ({"end_time": 2**63 - 1}, "leave it out"),
         ({"start_time": -5}, "not a time from 2010 to 2200"),
-        ({"order": "key"}, "order='key': one of partition, publish_time"),
+        ({"order": "key"}, "order='key': expected one of partition, publish_time"),
         *(({name: value}, name) for name in ("include_markers", "check_checksums") for value in ("false", "", None, 1)),
         *(({"clock_slack_ms": value}, "clock_slack_ms") for value in (-1, 1.5, "1", None, True)),
         *(({"max_message_bytes": value}, "max_message_bytes") for value in (0, -1, 1.5, True, "5 MiB", None)),
@@ -342,7 +359,7 @@ def test_unknown_columns_choices_and_times_are_told_at_once(tmp_path):
         ({"start_tme": 0}, "start_tme: no such option; .*did you mean start_time"),
         ({"start_ms": 0}, "start_ms: no such option; .*did you mean start_time"),
         ({"maxMessageBytes": 0}, "did you mean max_message_bytes"),
-        ({"order": "publish_time"}, "order: no such option"),
+        ({"limit": 5}, "limit=5: is of a whole topic"),
         ({"values": "avro"}, "values='avro': expected one of bytes, typed, json, auto"),
         ({"values": "typed", "on_undecodable": "skip"}, "a file of the tree has all messages"),
     ]:
@@ -350,47 +367,88 @@ def test_unknown_columns_choices_and_times_are_told_at_once(tmp_path):
             open_bucket(str(tmp_path), scan_options=options)
 
 
-def defaults_of(function):
-    """Return the default of each argument that is given by its name only."""
-    return {name: one.default for name, one in signature(function).parameters.items() if one.kind is one.KEYWORD_ONLY}
+def test_keywords_are_the_options_and_their_defaults_those_of_a_decoder():
+    assert ("columns", *ScanKeywords.__annotations__) == SCAN_OPTIONS
+    assert decode_options(ScanOptions(), None) == DecodeOptions()
 
 
-def test_functions_of_a_topic_have_the_defaults_of_a_scan():
-    made = {one.name: one.default for one in fields(DecodeOptions)} | defaults_of(make_scan)
-    of_scan = defaults_of(Topic.scan)
-    assert [name for name in of_scan.keys() & made.keys() if of_scan[name] != made[name]] == []
-    assert defaults_of(Topic.count) == {name: of_scan[name] for name in SCAN_OPTIONS[1:]}
-    of_message = {name: of_scan[name] for name in MessageOptions.__annotations__}
-    assert defaults_of(Topic.message) == defaults_of(read_message) == of_message
+def test_options_are_given_whole_or_as_keywords_to_everything_that_reads(tmp_path):
+    topic = topic_with(tmp_path / "bucket", [message(i, key=b"k%d" % (i % 2)) for i in range(6)])
+    options = ScanOptions(columns=["sequence_id"], key="k1", start_time=CREATED_MS + 2)
+    keywords = {"columns": ["sequence_id"], "key": "k1", "start_time": CREATED_MS + 2}
+    for given in ({"options": options}, keywords):
+        assert topic.scan(**given).to_arrow().to_pydict() == {"sequence_id": [3, 5]}
+    assert topic.scan(options=options, key="k0").count() == topic.count(options) == topic.count(**keywords) == 2
+    assert topic.scan(["key"], options).to_arrow().to_pydict() == {"key": ["k1", "k1"]}
+    assert export_topic(topic, tmp_path / "one", "jsonl", options=options).rows == 2
+    assert export_topic(topic, tmp_path / "other", "jsonl", **keywords).rows == 2
+    assert [path.read_bytes() for path in sorted(tmp_path.glob("*/1.jsonl"))] == [
+        b'{"sequence_id":3}\n{"sequence_id":5}\n'
+    ] * 2
+    tree = open_bucket(str(tmp_path / "bucket"), scan_options=options)
+    assert tree.scan_options is options
+    assert topic.message("1:0", options).sequence_id == topic.message("1:0", check_checksums=False).sequence_id == 0
+    with pytest.raises(InvalidOptionError, match="limit: no such option"):
+        topic.message("1:0", limit=1)
 
 
-def test_every_option_of_a_topic_is_handed_on(tmp_path, monkeypatch):
-    """Each with a value that is not its default, so that one that is forgotten is seen."""
-    given = {
-        "start_time": CREATED_MS, "end_time": CREATED_MS + 5, "clock_slack_ms": 7, "transactions": "all", "on_corrupt": "skip",
-        "private_keys": {}, "on_encrypted": "null", "include_markers": True, "check_checksums": False, "max_message_bytes": 9999,
-        "values": "auto", "schema_version": "each", "flatten": True, "on_undecodable": "null",
-    }  # fmt: skip
-    assert given.keys() == set(SCAN_OPTIONS[1:])
-    told = []
-    monkeypatch.setattr(
-        scan_module,
-        "make_scan",
-        # Markers have no typed values: both together are told of, and not read.
-        lambda *_, schemas, **options: (
-            told.append(options) or make_scan(*_, schemas=schemas, **(options | {"include_markers": False}))
-        ),
+# Rows that are wanted.
+
+
+def test_a_limit_ends_reading_and_decoding(tmp_path):
+    topic = topic_with(tmp_path, [message(0), BATCH, message(1)], [DAMAGE["CRC32C"]])
+    for limit in range(5):
+        scan = topic.scan(["entry_id", "batch_index"], limit=limit)
+        report = ScanReport()
+        assert scan.to_arrow(report) == topic.scan(scan.schema.names, on_corrupt="skip").to_arrow().slice(0, limit)
+        assert scan.count() == limit
+        assert not report.is_final
+    with pytest.raises(CorruptMessageError):
+        topic.scan(limit=5).to_arrow()
+
+
+def test_a_condition_may_name_every_column_and_prunes_what_cannot_have_rows(tmp_path):
+    """Damage in ledgers without wanted rows is not met."""
+    topic = topic_with(
+        tmp_path, [DAMAGE["CRC32C"]], [message(i, key=b"k%d" % (i % 3)) for i in range(9)], [DAMAGE["CRC32C"]]
     )
-    topic = topic_with(tmp_path, [message(0)])
-    topic.scan(["sequence_id"], **given, order="publish_time")
-    topic.count(**given)
-    export_topic(topic, tmp_path / "out", "csv", columns=["sequence_id"], **given)
-    assert told == [{"columns": columns, **given} for columns in (["sequence_id"], (), ["sequence_id"])]
-    read = []
-    monkeypatch.setattr(message_by_id, "read_message", lambda *_, **options: read.append(options))
-    of_message = {name: given[name] for name in MessageOptions.__annotations__}
-    topic.message("1:0", **of_message)
-    assert read == [of_message]
+    published, ledger = pc.field("publish_time"), pc.field("ledger_id")
+    at = [datetime.fromtimestamp((CREATED_MS + i) / 1000, UTC) for i in range(10)]
+    for where, wanted in [
+        (ledger == 2, range(9)),
+        ((ledger > 1) & (ledger < 3) & (pc.field("key") == "k1"), [1, 4, 7]),
+        ((ledger == 2) & (published >= at[3]) & (published < at[5]), [3, 4]),
+        ((ledger == 2) & published.isin([at[1], at[8]]), [1, 8]),
+        ((ledger == 2) & ((published < at[1]) | (published > at[7])), [0, 8]),
+        ((ledger == 2) & (ledger == 3), []),
+        ((ledger == 2) & (published < at[2]) & (published > at[4]), []),
+        ((ledger == 2) & pc.field("value").is_null(), []),
+    ]:
+        assert topic.scan(["entry_id"], where=where).to_arrow()["entry_id"].to_pylist() == list(wanted), str(where)
+        assert topic.count(where=where) == len(wanted)
+    with pytest.raises(CorruptMessageError):
+        topic.scan(where=pc.field("key") == "k1").to_arrow()
+
+
+def test_threads_change_no_row_and_no_report(tmp_path):
+    entries = [message(i, key=b"k" * (i % 50)) for i in range(200)]
+    entries[70:73] = [DAMAGE["CRC32C"], DAMAGE["broken LZ4"], chunk(0)]
+    entries[150:152] = [chunk(1), chunk(2)]
+    topic = topic_with(tmp_path, *[entries] * 5, block_size=1500)
+    found = []
+    for threads in (1, 2, 5):
+        report = ScanReport()
+        table = topic.scan(on_corrupt="skip", threads=threads).to_arrow(report)
+        found.append((table, report))
+    assert found[0] == found[1] == found[2]
+    assert len(found[0][1].skipped) == 10
+    with pytest.raises(CorruptMessageError, match="entry 1:70"):
+        topic.scan(threads=4).to_arrow()
+    rows: list[int] = []
+    with pytest.raises(CorruptMessageError, match="entry 1:70"):
+        rows.extend(row for batch in topic.scan(["entry_id"], threads=4) for row in batch["entry_id"].to_pylist())
+    assert rows
+    assert rows == list(range(len(rows)))
 
 
 def test_moments_of_every_kind():
@@ -411,6 +469,13 @@ def test_moments_of_every_kind():
     assert milliseconds_of("2026-11-01") == ms - 12 * 3600 * 1000
     assert milliseconds_of("2026-11-01T12:00:00.001Z") == ms + 1
     assert milliseconds_of(date(2026, 11, 1)) == ms - 12 * 3600 * 1000
+    now = datetime.now(UTC)
+    for text, ago in [("now", 0), ("-90s", 90), ("-2m", 120), ("-1h", 3600), ("-3d", 3 * 86400), ("-1w", 7 * 86400)]:
+        assert 0 <= milliseconds_of(text) / 1000 - now.timestamp() + ago < 60, text
+    day = 86400 * 1000
+    assert milliseconds_of("today") % day == milliseconds_of("yesterday") % day == 0
+    assert 0 < now.timestamp() * 1000 - milliseconds_of("yesterday") < 2 * day + 60_000
+    assert milliseconds_of(milliseconds_of(date(1999, 1, 1))) == milliseconds_of("1999-01-01")
     for wrong in (1.5, True, b"2026-11-01", [], timedelta(1), moment.time()):
         with pytest.raises(InvalidOptionError, match="is not a time"):
             milliseconds_of(wrong)
@@ -426,17 +491,19 @@ def topic(tmp_path):
 
 def test_arrow_polars_duckdb_and_pandas_take_a_scan(topic):
     scan = topic.scan(on_corrupt="skip")
-    table = scan.to_table()
+    table = scan.to_arrow()
     assert table.num_rows == 4
     assert pa.table(scan) == table
     assert pa.RecordBatchReader.from_stream(scan).read_all() == table
-    assert scan.to_reader().read_all() == table
+    assert scan.to_arrow_batch_reader().read_all() == table
     frame_of_polars = pl.DataFrame(topic.scan(columns=["entry_id", "value", "publish_time"], on_corrupt="skip"))
     assert frame_of_polars["value"].to_list() == table["value"].to_pylist()
     assert frame_of_polars["publish_time"].to_list() == table["publish_time"].to_pylist()
     assert pl.DataFrame(scan).height == 4
-    relation = duckdb.from_arrow(scan.to_reader())
+    relation = duckdb.from_arrow(scan.to_arrow_batch_reader())
     assert relation.aggregate("count(*), count(value), min(key), max(entry_id)").fetchall() == [(4, 3, "a", 1)]
+    assert scan.to_polars().height == scan.to_duckdb().count("*").fetchone()[0] == 4
+    assert [one.value for one in scan.rows()] == table["value"].to_pylist()
     pandas = scan.to_pandas()
     assert list(pandas.columns) == list(DEFAULT_COLUMNS)
     assert pandas["value"].tolist() == table["value"].to_pylist()
@@ -445,29 +512,38 @@ def test_arrow_polars_duckdb_and_pandas_take_a_scan(topic):
 
 def test_an_error_comes_through_every_one_of_them(topic):
     scan = topic.scan()
-    for take in (list, pa.table, pl.DataFrame, type(scan).to_table, type(scan).to_pandas):
+    for take in (
+        list,
+        pa.table,
+        pl.DataFrame,
+        type(scan).to_arrow,
+        type(scan).to_pandas,
+        type(scan).to_polars,
+        type(scan).to_duckdb,
+    ):
         with pytest.raises(Exception, match="entry 2:1"):
             take(scan)
 
 
 def test_a_scan_iterates_anew_each_time(topic):
     scan = topic.scan(on_corrupt="skip")
-    assert scan.skipped == []
     tables = []
     for _ in range(3):
-        tables.append(pa.Table.from_batches(list(scan), scan.schema))
-        assert [(one.ledger_id, one.first_entry) for one in scan.skipped] == [(2, 1)]
-        assert isinstance(scan.skipped[0], Skipped)
+        report = ScanReport()
+        tables.append(pa.Table.from_batches(list(scan.batches(report)), scan.schema))
+        assert [(one.ledger_id, one.first_entry) for one in report.skipped] == [(2, 1)]
+        assert isinstance(report.skipped[0], Skipped)
     assert tables[0] == tables[1] == tables[2]
-    one, other = iter(scan), iter(scan)
+    report = ScanReport()
+    one, other = iter(scan.batches(report)), iter(scan.batches(report))
     assert next(one) == next(other)
     assert [batch.num_rows for batch in one] == [batch.num_rows for batch in other]
 
 
 def test_a_scan_of_nothing_is_an_empty_table(topic):
     scan = topic.scan(end_time=0)
-    assert scan.to_table().num_rows == pa.table(scan).num_rows == scan.to_pandas().shape[0] == 0
-    assert scan.to_table().schema == scan.schema
+    assert scan.to_arrow().num_rows == pa.table(scan).num_rows == scan.to_pandas().shape[0] == 0
+    assert scan.to_arrow().schema == scan.schema
 
 
 LIMITED = """
@@ -475,6 +551,7 @@ import resource
 import sys
 from itertools import islice
 from ledgerfs import open_bucket
+from ledgerfs.scan.report import ScanReport
 from ledgerfs.errors import LedgerfsError
 
 resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
@@ -527,5 +604,5 @@ def test_markers_have_no_values_of_a_schema(values: str, tmp_path_factory: pytes
         export_topic(topic, tmp_path / "out", "jsonl", **given)
     with pytest.raises(InvalidOptionError, match=why):
         LedgerFileSystem(fo=topic.bucket.store.url, target_protocol="file", scan_options=given)
-    found = topic.scan(["value"], include_markers=True).to_table()["value"].to_pylist()
+    found = topic.scan(["value"], include_markers=True).to_arrow()["value"].to_pylist()
     assert found == [b"value 0", b"value 1"]

@@ -11,6 +11,7 @@ from ledgerfs import open_bucket
 from ledgerfs.bucket.topic import Topic
 from ledgerfs.errors import InvalidSchemaError, UndecodableValueError
 from ledgerfs.formats.schemas.schema_info import ANY_VERSION, BY_HAND, SchemaInfo, SchemaVersion
+from ledgerfs.scan.report import ScanReport
 from ledgerfs.schemas.by_hand import key_value_by_hand
 from ledgerfs.schemas.saved_schemas import SavedSchemas
 from tests.support.each import for_each
@@ -56,14 +57,15 @@ def test_avro_and_json_of_one_record_are_not_read_as_each_other(
         return row["value"] if are_pairs else row
 
     scan = topic.scan(["value"], values="typed", on_undecodable="null")
-    none, one = scan.to_table()["value"].to_pylist()
+    report = ScanReport()
+    none, one = scan.to_arrow(report)["value"].to_pylist()
     assert (none, value(one)) == (None, {"id": 7})
-    (lost,) = scan.undecodable
+    (lost,) = report.undecodable
     assert (lost.version, lost.count, lost.is_error) == (0, 1, True)
     assert lost.reason == f"it is a value of a schema of type {old.type}, which is not read as {new.type}"
     with pytest.raises(UndecodableValueError, match=f"of type {old.type}, which is not read as {new.type}"):
-        topic.scan(["value"], values="typed").to_table()
-    each = topic.scan(["value"], values="typed", schema_version="each").to_table()["value"].to_pylist()
+        topic.scan(["value"], values="typed").to_arrow()
+    each = topic.scan(["value"], values="typed", schema_version="each").to_arrow()["value"].to_pylist()
     assert [(value(row["v0"]) if row["v0"] else None, value(row["v1"]) if row["v1"] else None) for row in each] == [
         ({"id": 7}, None),
         (None, {"id": 7}),
@@ -77,12 +79,13 @@ def test_the_first_of_two_schemas_that_had_a_number_is_that_of_the_rows(tmp_path
     older, younger = (SchemaInfo("AVRO", json.dumps(one).encode()) for one in (ORDER, WIDER))
     topic = topic_of(tmp_path, entries, SchemaVersion(0, older, 1000), SchemaVersion(0, younger, 8 * HOUR))
     scan = topic.scan(["ledger_id", "entry_id", "value"], values="typed", on_undecodable="null")
-    (batch,) = scan
+    report = ScanReport()
+    (batch,) = scan.batches(report)
     assert batch["value"].is_valid() == pa.array([True, False, False, False, True])
-    (lost,) = scan.undecodable
+    (lost,) = report.undecodable
     assert (lost.count, lost.first) == (3, f"{batch['ledger_id'][1]}:{batch['entry_id'][1]}")
     with pytest.raises(UndecodableValueError, match=f"value of message {lost.first}: {lost.reason}"):
-        topic.scan(["value"], values="typed").to_table()
+        topic.scan(["value"], values="typed").to_arrow()
 
 
 def test_one_that_cannot_be_used_is_an_error_that_names_the_topic(tmp_path: Path) -> None:
@@ -100,8 +103,9 @@ def test_an_own_avro_schema_is_one_whatever_type_the_topic_has(tmp_path: Path) -
     topic = topic_of(tmp_path, [entry(number.to_bytes(8, "big"), number) for number in range(4)], by_hand)
     scan = topic.scan(["value"], values="typed", schema_version=ORDER, on_undecodable="null")
     assert str(scan.schema.field("value").type) == "struct<id: int64>"
-    assert scan.to_table()["value"].to_pylist() == [None] * 4
-    (lost,) = {one.reason for one in scan.undecodable}
+    report = ScanReport()
+    assert scan.to_arrow(report)["value"].to_pylist() == [None] * 4
+    (lost,) = {one.reason for one in report.undecodable}
     assert lost == "it is a value of a schema of type INT64, which is not read as AVRO"
 
 
@@ -124,13 +128,14 @@ def test_a_field_of_json_that_has_another_meaning_in_the_wanted_version(
 
     def ids(version: Any) -> tuple[list[Any], list[tuple[int | None, int, str]]]:
         scan = topic.scan(["value"], values="typed", on_undecodable="null", schema_version=version)
-        rows = [row["value"] if row and are_pairs else row for row in scan.to_table()["value"].to_pylist()]
-        return [row and row["id"] for row in rows], [(one.version, one.count, one.reason) for one in scan.undecodable]
+        report = ScanReport()
+        rows = [row["value"] if row and are_pairs else row for row in scan.to_arrow(report)["value"].to_pylist()]
+        return [row and row["id"] for row in rows], [(one.version, one.count, one.reason) for one in report.undecodable]
 
     millis, micros = "long (timestamp-millis)", "long (timestamp-micros)"
     assert ids("latest") == ([None, 2], [(0, 1, f"its field 'at', {millis}, cannot be read as {micros}")])
     assert ids(0) == ([1, None], [(1, 1, f"its field 'at', {micros}, cannot be read as {millis}")])
     assert are_pairs or ids(ORDER) == ([1, 2], [])
-    each = topic.scan(["value"], values="typed", schema_version="each").to_table()["value"].combine_chunks()
+    each = topic.scan(["value"], values="typed", schema_version="each").to_arrow()["value"].combine_chunks()
     found = [each.field(name).field("value") if are_pairs else each.field(name) for name in ("v0", "v1")]
     assert found[0].field("at")[0].as_py() == found[1].field("at")[1].as_py()

@@ -23,10 +23,12 @@ from ledgerfs.bucket.wanted_topics import wanted_ledgers
 from ledgerfs.catalog.ledger_times import TimeRange
 from ledgerfs.export.export import export_topic
 from ledgerfs.scan import time_pruning
+from ledgerfs.scan.report import ScanReport
 from ledgerfs.scan.topic_entries import Reach
 from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, Offload, offload, put_in_folder
+from tests.support.scans import part_of, scan_of_run
 from tests.support.stores import CountingStore, counting_bucket
 
 COLUMNS = ["ledger_id", "entry_id", "publish_time", "value", "txn_state"]
@@ -118,7 +120,7 @@ def parts_of_spark(bucket: Bucket, size: int, **options: Any) -> Iterator[pa.Tab
     wanted = within(bucket.catalog, wanted_ledgers(bucket.catalog), times)
     for part in plan_partitions(bucket.catalog, wanted, size):
         for run in part.runs:
-            yield run.scan(bucket, **options).to_table()
+            yield scan_of_run(run, bucket, **options).to_arrow()
 
 
 def exported(topic: Topic, folder: Path, **options: Any) -> list[pa.Table]:
@@ -143,15 +145,15 @@ def test_rows_are_those_of_the_whole_topic_that_are_in_the_range(
         patch.setattr(time_pruning, "_WORTH_A_GLANCE", data.draw(st.sampled_from((0, 2000))))
         patch.setattr(time_pruning, "_GLANCE", data.draw(st.sampled_from((13, 40, 100, 4096))))
         transactions = data.draw(st.sampled_from(("committed", "all")))
-        whole = topic.scan(COLUMNS, transactions=transactions).to_table()
+        whole = topic.scan(COLUMNS, transactions=transactions).to_arrow()
         for number in range(4):
             start, end = data.draw(moments), data.draw(moments)
             options = {"start_time": start, "end_time": end, "clock_slack_ms": SLACK, "transactions": transactions}
             expected = in_range(whole, start, end)
             scan = topic.scan(COLUMNS, **options)
-            assert scan.to_table() == expected
+            assert scan.to_arrow() == expected
             assert scan.count() == expected.num_rows
-            parts = [replace(scan, part=Reach.of(range(i, i + 1))).to_table() for i in range(len(ledgers))]
+            parts = [part_of(scan, Reach.of(range(i, i + 1))).to_arrow() for i in range(len(ledgers))]
             assert pa.concat_tables(parts) == expected
             size = data.draw(st.sampled_from((1, 2000, 1 << 30)))
             parts = list(parts_of_spark(topic.bucket, size, columns=COLUMNS, **options))
@@ -183,7 +185,7 @@ def read_of(url: str, start: int | None, end: int | None, **options: object) -> 
         for name, minute in (("start_time", start), ("end_time", end))
         if minute is not None
     }
-    table = topic.scan(["entry_id"], **times, **options).to_table()
+    table = topic.scan(["entry_id"], **times, **options).to_arrow()
     return table["entry_id"].to_pylist(), store
 
 
@@ -213,7 +215,7 @@ def entries_of_blocks(times: Sequence[int], **fields: object) -> list[bytes]:
 
 def ids_in(topic: Topic, start: int | None, end: int | None, **options: object) -> list[int]:
     scan = topic.scan(["entry_id"], start_time=start, end_time=end, clock_slack_ms=SLACK, **options)
-    return scan.to_table()["entry_id"].to_pylist()
+    return scan.to_arrow()["entry_id"].to_pylist()
 
 
 @pytest.fixture
@@ -289,8 +291,10 @@ def test_the_earlier_parts_of_a_chunked_message_are_read_from_left_out_blocks(tm
     assert len(topic.ledgers[0].index.blocks) == 9
     assert ids_in(topic, HOURS[8], None) == [8]
     scan = topic.scan(["value"], start_time=HOURS[8], clock_slack_ms=0)
-    assert scan.to_table()["value"][0].as_py().count(b"part") == 9
-    assert scan.incomplete == []
+    report = ScanReport()
+    assert scan.to_arrow(report)["value"][0].as_py().count(b"part") == 9
+    assert report.incomplete == []
     # What waits where the range ends is not told: the topic goes on.
     scan = topic.scan(["value"], end_time=HOURS[4], clock_slack_ms=0)
-    assert (scan.to_table().num_rows, scan.incomplete, scan.is_final) == (0, [], True)
+    report = ScanReport()
+    assert (scan.to_arrow(report).num_rows, report.incomplete, report.is_final) == (0, [], True)

@@ -10,6 +10,7 @@ import pytest
 
 from ledgerfs import Bucket
 from ledgerfs.errors import InvalidOptionError, UnknownSchemaError
+from ledgerfs.scan.report import ScanReport
 from tests.support.each import for_each
 from tests.support.typed_golden import assert_equal
 
@@ -30,9 +31,10 @@ def test_one_version_for_all(typed: Bucket) -> None:
     schema = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "double"}]}
     mine = topic.scan(["value"], values="typed", schema_version=schema, flatten=True)
     assert mine.schema == pa.schema([("id", pa.float64())])
-    ids, rows = mine.to_table()["id"].to_pylist(), scan.to_table()["value"].to_pylist()
+    report = ScanReport()
+    ids, rows = mine.to_arrow()["id"].to_pylist(), scan.to_arrow(report)["value"].to_pylist()
     assert [float(one["id"]) for one in rows if one] == [one for one, row in zip(ids, rows, strict=True) if row]
-    assert {one.version for one in scan.undecodable} == {2}
+    assert {one.version for one in report.undecodable} == {2}
 
 
 def test_fields_beside_the_other_columns(typed: Bucket) -> None:
@@ -44,9 +46,9 @@ def test_fields_beside_the_other_columns(typed: Bucket) -> None:
     }
     table = topic.scan(
         ["key", "value", "entry_id"], values="typed", schema_version=schema, flatten=True, on_undecodable="null"
-    ).to_table()
+    ).to_arrow()
     assert table.schema.names == ["key", "id", "value_key", "entry_id"]
-    nested = topic.scan(["value"], values="typed", schema_version=schema, on_undecodable="null").to_table()
+    nested = topic.scan(["value"], values="typed", schema_version=schema, on_undecodable="null").to_arrow()
     assert table["id"].to_pylist() == [None if one is None else one["id"] for one in nested["value"].to_pylist()]
 
 
@@ -66,7 +68,7 @@ def test_a_topic_without_schemas(typed: Bucket) -> None:
 def test_pairs_have_the_keys_of_messages_where_these_are_not_asked_for(
     typed: Bucket, golden_typed: Path, name: str
 ) -> None:
-    table = typed.topic(f"public/typed/{name}").scan(["value"], values="typed").to_table()
+    table = typed.topic(f"public/typed/{name}").scan(["value"], values="typed").to_arrow()
     assert table.schema.names == ["value"]
     said = [one["value"] for one in expected(golden_typed, name)]
     values = table["value"].combine_chunks()

@@ -301,7 +301,7 @@ def test_a_copied_folder_is_that_of_another_bucket(s3: S3Server, s3_bucket: str,
     filesystem = fsspec.filesystem("s3", **s3.options)
     filesystem.put(f"{tmp_path}/bucket/{FOLDER}", f"{s3_bucket}/{FOLDER}", recursive=True)
     assert SavedSchemas(copied.raw_store).all_versions() == saved.all_versions() != {}
-    assert copied.topic(TOPIC).scan(["value"], values="typed").to_table()["value"].to_pylist() == [7]
+    assert copied.topic(TOPIC).scan(["value"], values="typed").to_arrow()["value"].to_pylist() == [7]
     # What is copied again, or saved there as at a place of its own, is the same objects.
     there = saved_schemas_at(f"s3://{s3_bucket}/{FOLDER}", s3.options)
     there.make_place()

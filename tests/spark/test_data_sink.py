@@ -221,6 +221,6 @@ def test_a_sessions_settings_of_s3_are_enough(spark: SparkSession, s3: S3Server,
     place = s3_place(s3, s3_bucket)
     writer = numbers(spark, 100, 2).write.format("ledgerfs").option("topic", TOPIC).mode("append")
     writer.option("endpoint_url", s3.endpoint).save(place.url)
-    table = open_bucket(place.url, place.options).topic(TOPIC).scan(["value"]).to_table()
+    table = open_bucket(place.url, place.options).topic(TOPIC).scan(["value"]).to_arrow()
     assert table["value"].to_pylist() == [b"%d" % number for number in range(100)]
     assert len(place.objects()) == 4

@@ -89,7 +89,7 @@ def test_schema_is_that_of_the_message_table(spark: SparkSession, url: str) -> N
 
 
 def test_columns_by_option_and_by_schema(spark: SparkSession, url: str) -> None:
-    expected = open_bucket(url).topic(PLAIN).scan(["value", "entry_id"]).to_table().to_pylist()
+    expected = open_bucket(url).topic(PLAIN).scan(["value", "entry_id"]).to_arrow().to_pylist()
     by_option = read(spark, url, topic=PLAIN, columns=["value", "entry_id"])
     assert by_option.columns == ["value", "entry_id"]
     by_schema = spark.read.format("ledgerfs").option("topic", PLAIN).schema("value binary, entry_id long").load(url)
@@ -103,10 +103,10 @@ def test_columns_by_option_and_by_schema(spark: SparkSession, url: str) -> None:
 @pytest.mark.parametrize("size", ["1KiB", "1GiB"])
 def test_times(spark: SparkSession, url: str, size: str) -> None:
     topic = open_bucket(url).topic(PLAIN)
-    times = sorted(topic.scan(["publish_time"]).to_table()["publish_time"].to_pylist())
+    times = sorted(topic.scan(["publish_time"]).to_arrow()["publish_time"].to_pylist())
     start, end = times[len(times) // 4], times[len(times) // 2]
     told = read(spark, url, topic=PLAIN, startTime=start.isoformat(), endTime=end.isoformat(), partitionBytes=size)
-    expected = in_order(topic.scan(start_time=start, end_time=end).to_table())
+    expected = in_order(topic.scan(start_time=start, end_time=end).to_arrow())
     assert in_order(told.toArrow()).to_pylist() == expected.to_pylist()
     assert told.count() == sum(start <= time < end for time in times)
 

@@ -48,7 +48,7 @@ def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
 def scanned(url: str, **options: Any) -> list[tuple[Any, ...]]:
     """Return the rows of all topics of a bucket, as scans of each one give them."""
     bucket = open_bucket(url)
-    return rows_of(pa.concat_tables(bucket.topic(topic.name).scan(**options).to_table() for topic in bucket.topics()))
+    return rows_of(pa.concat_tables(bucket.topic(topic.name).scan(**options).to_arrow() for topic in bucket.topics()))
 
 
 def exported(spark: SparkSession, folder: Path) -> list[tuple[Any, ...]]:
@@ -122,7 +122,7 @@ def test_a_key_travels_to_the_tasks(spark: SparkSession, golden_url: str, golden
     expected = open_bucket(golden_url).topic(ENCRYPTED).scan(
         private_keys={"golden.key": golden / "keys" / "private.pem"}
     )  # fmt: skip
-    assert rows_of(rows.toArrow()) == rows_of(expected.to_table())
+    assert rows_of(rows.toArrow()) == rows_of(expected.to_arrow())
 
 
 def test_ledgers_that_are_missing_are_an_error_or_reported(
@@ -183,7 +183,7 @@ def test_a_task_that_is_killed_and_runs_again_changes_nothing(
         spark, golden_url, str(tmp_path / "lake"), topics=topics, partition_bytes=1 << 16, partition_by=["topic"], observation=seen
     )  # fmt: skip
     bucket = open_bucket(golden_url)
-    expected = rows_of(pa.concat_tables(bucket.topic(name).scan().to_table() for name in topics))
+    expected = rows_of(pa.concat_tables(bucket.topic(name).scan().to_arrow() for name in topics))
     assert exported(spark, tmp_path / "lake") == expected
     assert seen.get == {"messages": len(expected)}
 

@@ -85,7 +85,7 @@ def test_nothing_is_read_for_a_type_that_is_given_or_not_wanted(url: str, monkey
     def fail(*_: object) -> None:
         raise AssertionError("values are read")
 
-    monkeypatch.setattr("ledgerfs.scan.value_bytes.value_bytes", fail)
+    monkeypatch.setattr("ledgerfs.scan.scan.learned_values", fail)
     source = LedgerfsDataSource({"path": url, "values": "json"})
     value = StructType([StructField("a", LongType())])
     source.reader(StructType([StructField("value", value)])).partitions()

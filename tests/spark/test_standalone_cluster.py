@@ -115,7 +115,7 @@ def driver(tmp_path: Path) -> str:
 def counts(url: str) -> dict[str, int]:
     """Return how many rows each topic has; reading them compiles here, once for all, what the processes of a cluster would each compile."""
     bucket = open_bucket(url)
-    found = {one.name: bucket.topic(one.name).scan(on_encrypted="null").to_table().num_rows for one in bucket.topics()}
+    found = {one.name: bucket.topic(one.name).scan(on_encrypted="null").to_arrow().num_rows for one in bucket.topics()}
     return {name: count for name, count in found.items() if count}
 
 

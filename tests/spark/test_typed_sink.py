@@ -45,7 +45,7 @@ def test_columns_are_fields(spark: SparkSession, place: Place) -> None:
     write(orders(spark), place, schema=json.dumps(schema))
     bucket = open_bucket(place.url)
     assert [one.version for one in bucket.schemas_of(TOPIC).versions] == [0]
-    rows = bucket.topic(TOPIC).scan(["key", "value"], values="typed").to_table().to_pylist()
+    rows = bucket.topic(TOPIC).scan(["key", "value"], values="typed").to_arrow().to_pylist()
     assert [one["key"] for one in rows] == [f"k{number}" for number in range(1000)]
     values = [one["value"] for one in rows]
     assert [one["id"] for one in values] == list(range(1000))
@@ -58,7 +58,7 @@ def test_columns_are_fields(spark: SparkSession, place: Place) -> None:
     # A whole value, which is the second of its schema.
     write(found.select("value", "key"), place, schema=json.dumps(schema))
     bucket.refresh()
-    assert bucket.topic(TOPIC).scan(["value"], values="typed").to_table()["value"].to_pylist() == [*values, *values]
+    assert bucket.topic(TOPIC).scan(["value"], values="typed").to_arrow()["value"].to_pylist() == [*values, *values]
 
 
 def test_a_schema_that_somebody_saves_while_tasks_write(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +73,7 @@ def test_a_schema_that_somebody_saves_while_tasks_write(place: Place, monkeypatc
     sink.abort([written])
     (topic,) = open_bucket(place.url).topics()
     assert topic.ledgers == 1
-    assert open_bucket(place.url).topic(TOPIC).scan(["value"], values="typed").to_table()["value"].to_pylist() == [
+    assert open_bucket(place.url).topic(TOPIC).scan(["value"], values="typed").to_arrow()["value"].to_pylist() == [
         "theirs"
     ]
 

@@ -54,7 +54,7 @@ def changed(place: FaultyBucket) -> dict[str, bytes]:
 
 def sources(place: FaultyBucket) -> Any:
     return {
-        topic: place.open().topic(topic).scan(columns=COLUMNS).to_table().to_pylist() for topic in (TOPIC, IN_MAPFILES)
+        topic: place.open().topic(topic).scan(columns=COLUMNS).to_arrow().to_pylist() for topic in (TOPIC, IN_MAPFILES)
     }
 
 

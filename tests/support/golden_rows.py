@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ledgerfs.scan.partitioned_scan import PartitionedScan
 from ledgerfs.scan.scan import Scan
 
 
@@ -49,7 +48,7 @@ def encoded(data: bytes | None) -> str | None:
     return None if data is None else base64.b64encode(data).decode()
 
 
-def rows_of(scan: Scan | PartitionedScan) -> list[dict[str, Any]]:
+def rows_of(scan: Scan) -> list[dict[str, Any]]:
     return [as_java_says(row) for batch in scan for row in batch.to_pylist()]
 
 

@@ -133,7 +133,7 @@ def _read_entries(fs: LedgerFileSystem) -> Outcome:
 
 
 def _scan(fs: LedgerFileSystem) -> Outcome:
-    return fs.bucket.topic(TOPIC).scan(columns=["ledger_id", "entry_id", "value"]).to_table().to_pydict()
+    return fs.bucket.topic(TOPIC).scan(columns=["ledger_id", "entry_id", "value"]).to_arrow().to_pydict()
 
 
 def _message(fs: LedgerFileSystem) -> Outcome:

@@ -93,7 +93,7 @@ def topic(golden_typed: Path, name: str, folder: str = "expected-typed") -> Topi
     with gzip.open(path) as lines:
         expected = [json.loads(line) for line in lines]
     found = open_bucket(f"file://{golden_typed}/bucket").topic(f"persistent://{name}")
-    table = found.scan().to_table().combine_chunks()
+    table = found.scan().to_arrow().combine_chunks()
     (rows,) = table.to_batches()
     assert [one["entry_id"] for one in expected] == rows["entry_id"].to_pylist()
     numbers = [int.from_bytes(one, "big") if one else -1 for one in rows["schema_version"].to_pylist()]

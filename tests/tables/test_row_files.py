@@ -33,7 +33,7 @@ def imported(rows: RowFile, **options: Any) -> list[dict[str, Any]]:
 
 
 def messages(bucket: Bucket, name: str) -> list[dict[str, Any]]:
-    table = bucket.topic(name).scan(columns=COLUMNS).to_table()
+    table = bucket.topic(name).scan(columns=COLUMNS).to_arrow()
     for i, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type):
             table = table.set_column(i, field.name, table.column(i).cast(pa.int64()))

@@ -347,7 +347,7 @@ def every_type(tmp_path_factory: pytest.TempPathFactory) -> Bucket:
 
 def scanned(bucket: Bucket, topic: str) -> pa.Table:
     found = bucket.topic(f"public/types/{topic}").scan(["value"], values="typed", flatten=True)
-    return found.to_table().combine_chunks()
+    return found.to_arrow().combine_chunks()
 
 
 def table_of(heading: str) -> dict[str, list[str]]:
@@ -408,7 +408,7 @@ def test_protobuf_without_a_descriptor_is_what_the_page_says() -> None:
 
 
 def test_pairs_are_a_struct(every_type: Bucket) -> None:
-    topic = every_type.topic("public/types/pair").scan(["value"], values="typed").to_table()["value"]
+    topic = every_type.topic("public/types/pair").scan(["value"], values="typed").to_arrow()["value"]
     assert str(topic.type) == "struct<key: string, value: int32>"
     assert "`struct<key: K, value: V>`" in PAGE.read_text()
     assert topic.to_pylist() == [{"key": "k", "value": 1}, {"key": None, "value": -1}, None]
@@ -419,7 +419,7 @@ def test_json_without_a_schema_is_what_the_page_says(tmp_path: Path) -> None:
     values = {label: json.loads(f"[{label}]") for label in said}
     documents = [{label: ones[row] for label, ones in values.items() if row < len(ones)} for row in range(3)]
     url = put(tmp_path / "bucket", documents)
-    made = open_bucket(url).topic("public/default/events").scan(["value"], values="json", flatten=True).to_table()
+    made = open_bucket(url).topic("public/default/events").scan(["value"], values="json", flatten=True).to_arrow()
     assert {one.name: str(one.type) for one in made.schema} == said
     for label, ones in values.items():
         assert made[label].to_pylist()[: len(ones)] == [told(made[label].type, one) for one in ones], label
@@ -542,7 +542,7 @@ READERS = {
 
 @for_each("topic", [*TOPICS, "pair", "INSTANT", "LOCAL_TIME"])
 def test_parquet_is_read_back(every_type: Bucket, topic: str, tmp_path: Path) -> None:
-    whole = every_type.topic(f"public/types/{topic}").scan(values="typed", flatten=True).to_table()
+    whole = every_type.topic(f"public/types/{topic}").scan(values="typed", flatten=True).to_arrow()
     folder = tmp_path / topic
     export_topic(every_type.topic(f"public/types/{topic}"), folder, "parquet", values="typed", flatten=True)
     (path,) = folder.glob("*.parquet")

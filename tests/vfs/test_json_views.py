@@ -11,7 +11,7 @@ import pytest
 
 from ledgerfs import Bucket, open_bucket
 from ledgerfs.errors import UndecodableValueError
-from ledgerfs.scan import value_bytes
+from ledgerfs.scan import scan
 from ledgerfs.vfs.tree import tree_of
 from tests.support.json_topics import NAME, ledger, put
 from tests.support.ledgers import put_in_folder
@@ -44,14 +44,13 @@ def fields(bucket: Bucket, topic: str = EVENTS) -> list[str]:
 def passes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The topics that are read for their types."""
     seen: list[str] = []
-    real: Callable[..., Any] = value_bytes.value_bytes
+    real: Callable[..., Any] = scan.learned_values
 
-    def read(whole: Any, topics: Any) -> Any:
-        topics = list(topics)
-        seen.extend(name for name, *_ in topics)
-        return real(whole, topics)
+    def read(shown: Any, topic: str, parts: Any, options: Any) -> Any:
+        seen.extend(part.topic for part in parts)
+        return real(shown, topic, parts, options)
 
-    monkeypatch.setattr(value_bytes, "value_bytes", read)
+    monkeypatch.setattr(scan, "learned_values", read)
     return seen
 
 

@@ -58,7 +58,7 @@ def objects_in(folder: Path) -> dict[str, bytes]:
 
 
 def rows_of(bucket: Bucket, topic: str) -> list[dict[str, Any]]:
-    table = bucket.topic(topic).scan(on_encrypted="null", include_markers=True, transactions="all").to_table()
+    table = bucket.topic(topic).scan(on_encrypted="null", include_markers=True, transactions="all").to_arrow()
     return table.drop_columns(["ledger_id", "entry_id", "batch_index"]).to_pylist()
 
 

@@ -306,7 +306,7 @@ def parts(ledger_id: int) -> Offload:
 
 
 def values(folder: Path) -> list[bytes]:
-    return open_bucket(str(folder)).topic(ORDERS).scan(["value"]).to_table()["value"].to_pylist()
+    return open_bucket(str(folder)).topic(ORDERS).scan(["value"]).to_arrow()["value"].to_pylist()
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ def opened(place: Place) -> Bucket:
 
 def read(bucket: Bucket, topic: str = ORDERS, **options: Any) -> list[Any]:
     bucket.refresh()
-    found: list[Any] = bucket.topic(topic).scan(["value"], values="typed", **options).to_table()["value"].to_pylist()
+    found: list[Any] = bucket.topic(topic).scan(["value"], values="typed", **options).to_arrow()["value"].to_pylist()
     return found
 
 
@@ -85,11 +85,11 @@ def test_what_is_written_is_read_again(place: Place) -> None:
     assert read(bucket) == [*ROWS, None]
     (version,) = bucket.topic(ORDERS).schema_versions()
     assert (version.version, version.schema.type, json.loads(version.schema.data)) == (0, "AVRO", OURS)
-    found = bucket.topic(ORDERS).scan(["schema_version", "key"]).to_table()
+    found = bucket.topic(ORDERS).scan(["schema_version", "key"]).to_arrow()
     assert found["schema_version"].to_pylist() == [bytes(8)] * 3
     # The flat form is what a flat scan gives.
     bucket.refresh()
-    flat = bucket.topic(ORDERS).scan(values="typed", flatten=True).to_table().slice(0, 2)
+    flat = bucket.topic(ORDERS).scan(values="typed", flatten=True).to_arrow().slice(0, 2)
     import_rows(bucket, flat, ORDERS, schema=json.loads(json.dumps(OURS, indent=3)))
     assert read(bucket) == [*ROWS, None, *ROWS]
     assert len(bucket.topic(ORDERS).schema_versions()) == 1
@@ -104,13 +104,13 @@ def golden(golden_typed: Path, tmp_path_factory: pytest.TempPathFactory) -> Buck
 def test_what_spark_has_as_text_is_written_again_by_the_same_schema(bucket: Bucket, golden: Bucket, name: str) -> None:
     topic = golden.topic(f"public/typed/{name}")
     version = topic.schema_versions()[-1]
-    table = topic.scan(["value"], values="typed", schema_version=version.version).to_table().combine_chunks()
+    table = topic.scan(["value"], values="typed", schema_version=version.version).to_arrow().combine_chunks()
     columns = SparkColumns.of(table.schema)
     rows = pa.Table.from_batches([columns.of_batch(one, Unheld("t")) for one in table.to_batches()], columns.schema)
     assert "string" in str(columns.schema.field("value").type)
     import_rows(bucket, rows, ORDERS, schema=version.schema)
     bucket.refresh()
-    found = bucket.topic(ORDERS).scan(["value"], values="typed").to_table()
+    found = bucket.topic(ORDERS).scan(["value"], values="typed").to_arrow()
     assert found["value"].combine_chunks().equals(table["value"].combine_chunks())
 
 
@@ -129,9 +129,9 @@ def test_what_an_export_has_as_text_comes_back_by_its_own_type(
     topic = golden.topic(f"public/typed/prim-{name}")
     export_topic(topic, tmp_path / "out", kind, columns=["value", "entry_id"], values="typed")
     done = import_rows(bucket, tmp_path / "out", ORDERS, schema_type=name.replace("-", "_"))
-    wanted = topic.scan(["value"], values="typed").to_table()["value"].combine_chunks()
+    wanted = topic.scan(["value"], values="typed").to_arrow()["value"].combine_chunks()
     bucket.refresh()
-    found = bucket.topic(ORDERS).scan(["value"], values="typed").to_table()["value"].combine_chunks()
+    found = bucket.topic(ORDERS).scan(["value"], values="typed").to_arrow()["value"].combine_chunks()
     assert done.messages == len(wanted) > wanted.null_count
     assert str(found) == str(wanted)
 
@@ -178,7 +178,7 @@ def test_what_json_lines_cannot_have_is_told_by_the_file(bucket: Bucket, tmp_pat
 def test_json_and_primitives(bucket: Bucket) -> None:
     import_rows(bucket, pa.Table.from_pylist(ROWS), "public/default/json", schema=OURS, schema_type="json")
     assert read(bucket, "public/default/json") == ROWS
-    assert bucket.topic("public/default/json").scan(["value"]).to_table()["value"].to_pylist()[0] == b'{"a":1,"b":"x"}'
+    assert bucket.topic("public/default/json").scan(["value"]).to_arrow()["value"].to_pylist()[0] == b'{"a":1,"b":"x"}'
     import_rows(bucket, pa.table({"value": [1, None]}), "public/default/n", schema_type="int64", schema_version=3)
     assert read(bucket, "public/default/n") == [1, None]
     import_rows(bucket, pa.table({"value": [5]}), "public/default/n", schema=SchemaInfo("INT64"))
@@ -208,7 +208,7 @@ def test_the_number_is_that_of_the_equal_schema(bucket: Bucket) -> None:
     save(bucket, 4, THEIRS, 1000)
     save(bucket, 5, OURS, 2000)
     import_rows(bucket, pa.Table.from_pylist(ROWS), ORDERS, schema=OURS)
-    assert bucket.topic(ORDERS).scan(["schema_version"]).to_table()["schema_version"][0].as_py()[-1] == 5
+    assert bucket.topic(ORDERS).scan(["schema_version"]).to_arrow()["schema_version"][0].as_py()[-1] == 5
     assert read(bucket) == ROWS
     with pytest.raises(InvalidOptionError, match="has to be given: none of the saved schemas"):
         import_rows(bucket, pa.table({"value": [1]}), ORDERS, schema_type="int64")
@@ -307,7 +307,7 @@ def test_rows_that_bring_the_number_of_another_schema_are_told_of(bucket: Bucket
         schema=schema_of(x="int", y="int", z="int", w="int"),
     )
     bucket.refresh()
-    prices = bucket.topic("public/x/prices").scan().to_table()
+    prices = bucket.topic("public/x/prices").scan().to_arrow()
     with pytest.warns(NamedSchemasWarning, match=r"themselves \(0\), of which persistent://public/x/ints has schemas"):
         import_rows(bucket, prices, "public/x/ints")
     with warnings.catch_warnings():

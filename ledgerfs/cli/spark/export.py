@@ -76,7 +76,7 @@ def export(
             partition_bytes=DEFAULT_PARTITION_BYTES if partition_bytes is None else partition_bytes, **scan,
         )  # fmt: skip
         messages = observation.get["messages"]
-    is_damaged = [say_left_out(one, one.undecodable) for one in by_topic(left_out.value)]
+    is_damaged = [say_left_out(one) for one in by_topic(left_out.value)]
     say(f"{to}: {messages:,} messages")
     if any(is_damaged):
         context.exit(1)

@@ -10,7 +10,7 @@ or ``ledgerfs spark export s3://tier --to s3a://lake/events``.
 """
 
 from collections.abc import Iterable, Sequence
-from inspect import signature
+from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 from pyspark.errors import AnalysisException, PySparkException
@@ -20,11 +20,11 @@ from pyspark.sql.types import BooleanType, DateType, IntegralType, StringType
 from ledgerfs.bucket.partition_plan import DEFAULT_PARTITION_BYTES
 from ledgerfs.errors import ExportFolderError, InvalidOptionError
 from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
-from ledgerfs.scan.options import SCAN_OPTIONS, ScanOptions, require_known
+from ledgerfs.scan.options import ScanKeywords, ScanOptions
+from ledgerfs.scan.projection import asked_columns
 from ledgerfs.spark.runtime.storage import Storage
 from ledgerfs.spark.runtime.tasks import error_of
 from ledgerfs.spark.source.messages import read_messages
-from ledgerfs.spark.source.query_values import columns_read
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
@@ -53,7 +53,8 @@ def export(
     columns: Sequence[str] | None = None,
     left_out: "Accumulator[Omissions] | None" = None,
     observation: Observation | None = None,
-    **scan: Unpack[ScanOptions],
+    options: ScanOptions | None = None,
+    **keywords: Unpack[ScanKeywords],
 ) -> None:
     """Export topics as Parquet to a folder, which has ``_SUCCESS`` once all files are there.
 
@@ -68,14 +69,10 @@ def export(
     partition_by
         Columns that folders are named by, outermost first: texts, integers and booleans of the files or of the message table; ``date`` and
         ``hour``, which are of ``publish_time``, in UTC.
-    partition_bytes, left_out
-        As `read_messages` takes them.
-    columns
-        Of the message table; the default ones if None.
+    partition_bytes, left_out, columns, options, keywords
+        As in `read_messages`.
     observation
         Gets ``messages``, the number of messages that were written.
-    scan
-        ``start_time``, ``end_time``, ``transactions``, ``private_keys``, … as `Topic.scan` takes them.
 
     Raises
     ------
@@ -89,12 +86,12 @@ def export(
         What Spark itself refuses, such as folders by a column that is not there.
 
     """
-    require_known(scan, (*_OWN_OPTIONS, *SCAN_OPTIONS))
-    wanted = columns_read({**scan, "columns": columns})
+    scan = ScanOptions.of(options, **keywords)
+    wanted = asked_columns(scan if columns is None else replace(scan, columns=columns))
     read = _with_columns_of_folders(wanted, partition_by)
     rows = read_messages(
         spark, storage, topics=topics, topics_pattern=topics_pattern, columns=read, partition_bytes=partition_bytes, left_out=left_out,
-        **scan,
+        options=scan,
     )  # fmt: skip
     rows = _with_times(rows, partition_by)
     if "publish_time" not in (*wanted, *partition_by):
@@ -112,9 +109,6 @@ def export(
             raise
         raise error from failure
     _require_rows(rows, seen.get["messages"], to)
-
-
-_OWN_OPTIONS = tuple(signature(export).parameters)[3:-1]
 
 
 def _with_columns_of_folders(columns: Sequence[str], partition_by: Iterable[str]) -> list[str]:

@@ -11,7 +11,6 @@ never get to Java.
 """
 
 from collections.abc import Sequence
-from inspect import signature
 from typing import TYPE_CHECKING, Unpack
 
 import pyarrow as pa
@@ -21,7 +20,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from ledgerfs.bucket.partition_plan import DEFAULT_PARTITION_BYTES
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs.scan.options import ScanOptions, require_known
+from ledgerfs.scan.options import ScanKeywords, ScanOptions
 from ledgerfs.spark.runtime.storage import Storage
 from ledgerfs.spark.source.messages import read_messages
 
@@ -54,7 +53,8 @@ def stats(
     by: Sequence[str] = BY,
     partition_bytes: int = DEFAULT_PARTITION_BYTES,
     left_out: "Accumulator[Omissions] | None" = None,
-    **scan: Unpack[ScanOptions],
+    options: ScanOptions | None = None,
+    **keywords: Unpack[ScanKeywords],
 ) -> DataFrame:
     """Return a row for each group, in order: the columns of ``by``, then ``messages``, ``bytes`` and ``keys``.
 
@@ -70,10 +70,8 @@ def stats(
         Names of topics, or a regular expression that whole names match; all topics without both.
     by
         Some of ``topic``, ``day`` (UTC, of the publish time) and ``producer_name``, in the order wanted; none for one sum.
-    partition_bytes, left_out
-        As `read_messages` takes them.
-    scan
-        ``start_time``, ``end_time``, ``transactions``, ``private_keys``, … as `Topic.scan` takes them.
+    partition_bytes, left_out, options, keywords
+        As in `read_messages`.
 
     Raises
     ------
@@ -83,15 +81,15 @@ def stats(
         For something else in ``by``, and an option that is none.
 
     """
-    require_known(scan, (*_OWN_OPTIONS, *ScanOptions.__annotations__))
-    if scan.get("values", "bytes") != "bytes":
+    scan = ScanOptions.of(options, **keywords)
+    if scan.values != "bytes":
         raise InvalidOptionError("the bytes of values are counted, whatever their schemas", key="values")
     for name in by:
         if name not in BY:
             raise InvalidOptionError(f"messages are counted by {', '.join(BY)}", key=name)
     sizes = read_messages(
         spark, storage, topics=topics, topics_pattern=topics_pattern, columns=_READ, each_batch=sizes_of,
-        schema=from_arrow_schema(_SIZES), partition_bytes=partition_bytes, left_out=left_out, **scan,
+        schema=from_arrow_schema(_SIZES), partition_bytes=partition_bytes, left_out=left_out, options=scan,
     )  # fmt: skip
     counted = sizes.groupBy(*by).agg(
         functions.count("*").alias("messages"),
@@ -99,9 +97,6 @@ def stats(
         functions.approx_count_distinct("key").alias("keys"),
     )
     return counted.orderBy(*by) if by else counted
-
-
-_OWN_OPTIONS = tuple(signature(stats).parameters)[2:-1]
 
 
 def sizes_of(batch: pa.RecordBatch) -> pa.RecordBatch:

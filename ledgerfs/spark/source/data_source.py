@@ -45,13 +45,12 @@ class LedgerfsDataSource(DataSource):
     def schema(self) -> "StructType":
         """Return the columns of the message table that the option ``columns`` asks for, with values as their schemas have them."""
         from ledgerfs.spark.source.planning import plan_values
-        from ledgerfs.spark.source.query_values import columns_read
         from ledgerfs.spark.source.struct_types import spark_schema
 
         options = self._read_options()
         # Spark plans the query with this object, pickled: what it was told of types here stays true of the rows.
         self._values = plan_values(options)
-        return spark_schema(self._values.columns(columns_read(options.scan)).schema)
+        return spark_schema(self._values.columns(options.scan).schema)
 
     def reader(self, schema: "StructType") -> DataSourceReader:
         """Return a reader of the columns of this schema."""
@@ -125,9 +124,8 @@ class MessageReader(DataSourceReader):
         if partition.value is None:
             return iter(())
         part, schemas, storage = partition.value
-        scan = {name: value for name, value in self._options.scan.items() if name != "columns"}
-        read, names = self._columns.read, self._columns.names
-        batches = read_partition(Partition.of(part), storage, read, scan, schemas=schemas)
+        names, options = self._columns.names, replace(self._options.scan, columns=self._columns.read)
+        batches = read_partition(Partition.of(part), storage, options, schemas=schemas)
         return batches if names is None else (batch.select(names) for batch in batches)
 
 

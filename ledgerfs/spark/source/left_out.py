@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from pyspark import Accumulator, AccumulatorParam
 from pyspark.sql import SparkSession
@@ -11,9 +10,7 @@ from ledgerfs.catalog.missing_ledgers import MissingLedger
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.decode.entries import Skipped
 from ledgerfs.messages.decode.undecodable import Undecodable
-
-if TYPE_CHECKING:
-    from ledgerfs.scan.scan import Scan
+from ledgerfs.scan.report import ScanReport
 
 Omission = tuple[str, Skipped | Incomplete | MissingLedger | Undecodable]
 """A topic, and what is missing of it."""
@@ -47,10 +44,10 @@ def left_out_accumulator(spark: SparkSession) -> "Accumulator[Omissions]":
     return spark.sparkContext.accumulator(frozenset(), _Union())
 
 
-def omissions_of(scan: "Scan") -> Omissions:
+def omissions_of(report: ScanReport) -> Omissions:
     """Return what a scan has left out."""
-    places: list[Skipped | Incomplete | Undecodable] = [*scan.skipped, *scan.incomplete, *scan.undecodable]
-    return frozenset((scan.topic, place) for place in places)
+    places: list[Skipped | Incomplete | Undecodable] = [*report.skipped, *report.incomplete, *report.undecodable]
+    return frozenset((report.topic, place) for place in places)
 
 
 def by_topic(omissions: Iterable[Omission]) -> list[LeftOut]:

@@ -1,10 +1,10 @@
 """The message table with Spark's types, and reading a part of a bucket into it, as every task of a reading query does."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from cachetools import LRUCache
@@ -13,11 +13,14 @@ from pyspark.sql.types import StructType
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.partitions import Partition, Run
 from ledgerfs.errors import InvalidOptionError, InvalidRowsError
-from ledgerfs.messages.decode.table_schema import schema_of
 from ledgerfs.messages.decode.undecodable import Undecodable
+from ledgerfs.scan.options import ScanOptions
+from ledgerfs.scan.part_reading import TopicPart
+from ledgerfs.scan.projection import asked_columns
+from ledgerfs.scan.report import ScanReport
 from ledgerfs.spark.runtime.storage import Storage
 from ledgerfs.spark.runtime.tasks import spare_imports
-from ledgerfs.spark.source.query_values import QueryValues, Schemas, columns_read, owner_of, spark_columns
+from ledgerfs.spark.source.query_values import QueryValues, Schemas, owner_of, spark_columns
 from ledgerfs.spark.source.spark_types import Unheld
 from ledgerfs.spark.source.struct_types import arrow_schema, spark_schema
 
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from ledgerfs.scan.scan import Scan
     from ledgerfs.scan.transaction_outcomes import Known
 
-OnEnd = Callable[["Scan"], None]
+OnEnd = Callable[[ScanReport], None]
 
 BATCH_BYTES = 4 << 20
 BATCH_ROWS = 1 << 15
@@ -56,15 +59,16 @@ class WantedColumns:
     names: tuple[str, ...] | None = None
 
     @classmethod
-    def of(cls, schema: StructType, scan: Mapping[str, Any], values: QueryValues) -> "WantedColumns":
+    def of(cls, schema: StructType, options: ScanOptions, values: QueryValues) -> "WantedColumns":
         """Return the columns of a schema, which may be the user's (``spark.read.schema(…)``).
 
         Raises `InvalidOptionError` for an unknown column, and `InvalidRowsError` for one of another type.
         """
         names = tuple(one.name for one in schema)
         is_flat = values.shown is not None and values.shown.is_flat
-        wanted = cls(columns_read(scan), names) if is_flat else cls(names)
-        known = {one.name: one.dataType for one in spark_schema(values.columns(wanted.read).schema)}
+        wanted = cls(asked_columns(options), names) if is_flat else cls(names)
+        table = values.columns(replace(options, columns=wanted.read)).schema
+        known = {one.name: one.dataType for one in spark_schema(table)}
         for one in schema:
             if one.name not in known:
                 raise InvalidOptionError(f"no such column; there are {', '.join(known)}", key=one.name)
@@ -75,21 +79,21 @@ class WantedColumns:
         return wanted
 
 
-def with_given_type(scan: Mapping[str, Any], schema: StructType) -> Mapping[str, Any]:
+def with_given_type(options: ScanOptions, schema: StructType) -> ScanOptions:
     """Return options of a scan with the type of documents that the columns of a query give: nothing is read to infer it.
 
     Columns of fields (``flatten``) do not tell it. Raises `InvalidOptionError` for times: Spark's types do not say which unit numbers have.
     """
-    if scan.get("values") != "json" or scan.get("flatten"):
-        return scan
-    options = {**scan, "columns": tuple(schema.names)}
-    if "value" not in schema.names or scan.get("schema_version", "latest") != "latest":
+    if options.values != "json" or options.flatten:
+        return options
+    options = replace(options, columns=tuple(schema.names))
+    if "value" not in schema.names or options.schema_version != "latest":
         return options
     kind = arrow_schema(schema).field("value").type
     if _has_times(kind):
         reason = "the unit of times in JSON is not known: give numbers or text here, or an Avro schema (schemaVersion)"
         raise InvalidOptionError(reason, key=f"value: {schema['value'].dataType.simpleString()}"[:_SHOWN])
-    return {**options, "schema_version": kind}
+    return replace(options, schema_version=kind)
 
 
 def _has_times(kind: pa.DataType) -> bool:
@@ -99,52 +103,53 @@ def _has_times(kind: pa.DataType) -> bool:
 def read_partition(
     partition: Partition,
     storage: Storage,
-    columns: Sequence[str] | None,
-    options: Mapping[str, Any],
+    options: ScanOptions,
     *,
     on_end: "OnEnd | None" = None,
     schemas: Schemas = MappingProxyType({}),
 ) -> Iterator[pa.RecordBatch]:
     """Yield the messages of a part in batches of bounded size, as `SparkColumns` has them.
 
-    ``options`` are those of `Topic.scan`, ``on_end`` is told of each scan that is done, ``schemas`` are what `QueryValues.of_part` gave.
-    What a scan left out because it is damaged, and may be, is logged. Raises as a scan does.
+    ``on_end`` gets the report of each scan, ``schemas`` are those of `QueryValues.of_part`. What a scan left out because it is damaged, and
+    may be, is logged. Raises as a scan does.
     """
-    read, bucket = schema_of(columns).names, storage.bucket()
+    bucket = storage.bucket()
+    # A task has one core of its executor.
+    options = replace(options, threads=options.threads or 1)
     for run in partition.runs:
-        scan = scan_of_run(run, bucket, read, schemas, options)
-        scan.known_outcomes = _outcomes_of(bucket, run)
-        scan.skips_refused = bucket.on_unreadable == "skip"
-        for batch in spark_batches(scan, read):
+        report = ScanReport()
+        for batch in spark_batches(scan_of_run(run, bucket, schemas, options), report):
             yield from cut_batch(batch)
-        _log_left_out(scan)
+        _log_left_out(report)
         if on_end is not None:
-            on_end(scan)
+            on_end(report)
     spare_imports()
 
 
-def scan_of_run(
-    run: Run, bucket: Bucket, columns: Sequence[str], schemas: Schemas, options: Mapping[str, Any]
-) -> "Scan":
+def scan_of_run(run: Run, bucket: Bucket, schemas: Schemas, options: ScanOptions) -> "Scan":
     """Return the scan of a run, whose values are decoded by these schemas; nothing else is asked for them."""
-    return run.scan(bucket, columns=columns, schemas=lambda: schemas[owner_of(run.managed_ledger)], **options)
+    # This imports numba, which planning does not need.
+    from ledgerfs.scan.scan import make_scan
+
+    part = replace(run.part(bucket), outcomes=_outcomes_of(bucket, run))
+    return make_scan(run.topic, [part], options, lambda: schemas[owner_of(run.managed_ledger)])
 
 
-def spark_batches(scan: "Scan", columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a scan, which reads these columns, as Spark has them; what Spark cannot hold is added to its ``undecodable``."""
-    made = spark_columns(scan.schema, columns)
-    unheld = Unheld(scan.topic, scan.values is None or scan.values.on_undecodable == "raise")
-    for batch in scan:
+def spark_batches(scan: "Scan", report: ScanReport) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a scan as Spark has them; what Spark cannot hold is added to what is undecodable."""
+    made = spark_columns(scan.schema, scan.options)
+    unheld = Unheld(scan.topic, scan.options.on_undecodable == "raise")
+    for batch in scan.batches(report):
         yield made.of_batch(batch, unheld)
     for place, count in unheld.counts.items():
         reason = f"{place} is a time outside of Spark's range, and null"
-        scan.undecodable.append(Undecodable(None, reason, count, f"{_begin_of(scan)} or later"))
+        report.undecodable.append(Undecodable(None, reason, count, f"{_begin_of(scan.parts[0])} or later"))
 
 
-def _begin_of(scan: "Scan") -> str:
-    """Return the first entry that a scan reads."""
-    number, entry = (0, 0) if scan.part is None else (scan.part.start.number, scan.part.start.entry)
-    return f"{scan.ledgers[number].ref.ledger_id}:{entry}"
+def _begin_of(part: TopicPart) -> str:
+    """Return the first entry that a part reads."""
+    number, entry = (0, 0) if part.reach is None else part.reach.start
+    return f"{part.ledgers[number].ref.ledger_id}:{entry}"
 
 
 def cut_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -154,22 +159,22 @@ def cut_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     return (batch.slice(start, size) for start in range(0, batch.num_rows, size))
 
 
-def _log_left_out(scan: "Scan") -> None:
+def _log_left_out(report: ScanReport) -> None:
     """Log what a scan left out; Spark keeps that with the task's standard error."""
-    for one in scan.skipped:
+    for one in report.skipped:
         _log.warning(
             "%s: entries %d to %d of ledger %d are left out: %s",
-            scan.topic, one.first_entry, one.last_entry, one.ledger_id, one.reason,
+            report.topic, one.first_entry, one.last_entry, one.ledger_id, one.reason,
         )  # fmt: skip
-    for part in scan.incomplete:
+    for part in report.incomplete:
         _log.warning(
             "%s: %d of the %d parts of a chunked message that begins with entry %d of ledger %d are missing",
-            scan.topic, part.chunks - part.parts, part.chunks, part.entry_id, part.ledger_id,
+            report.topic, part.chunks - part.parts, part.chunks, part.entry_id, part.ledger_id,
         )  # fmt: skip
-    for value in scan.undecodable:
+    for value in report.undecodable:
         _log.warning(
             "%s: %d values could not be decoded, the first that of message %s: %s",
-            scan.topic, value.count, value.first, value.reason,
+            report.topic, value.count, value.first, value.reason,
         )  # fmt: skip
 
 

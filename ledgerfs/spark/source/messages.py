@@ -1,7 +1,7 @@
 """Reading topics in Python, with what options of a data source cannot carry: functions, and credentials that only Python has."""
 
 from collections.abc import Callable, Iterator, Sequence
-from inspect import signature
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -12,7 +12,8 @@ from pyspark.sql.types import StructType
 from ledgerfs.bucket.partition_plan import DEFAULT_PARTITION_BYTES
 from ledgerfs.bucket.partitions import Partition, Told
 from ledgerfs.catalog.missing_ledgers import MissingLedger
-from ledgerfs.scan.options import SCAN_OPTIONS, ScanOptions, require_known
+from ledgerfs.scan.options import ScanKeywords, ScanOptions
+from ledgerfs.scan.report import ScanReport
 from ledgerfs.spark.runtime.storage import Storage, storage_of
 from ledgerfs.spark.runtime.tasks import distribute
 from ledgerfs.spark.source.left_out import Omissions, omissions_of
@@ -24,8 +25,6 @@ from ledgerfs.spark.source.struct_types import spark_schema
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
-
-    from ledgerfs.scan.scan import Scan
 
 EachBatch = Callable[[pa.RecordBatch], pa.RecordBatch]
 
@@ -41,9 +40,10 @@ def read_messages(
     each_batch: EachBatch | None = None,
     schema: StructType | None = None,
     left_out: "Accumulator[Omissions] | None" = None,
-    **scan: Unpack[ScanOptions],
+    options: ScanOptions | None = None,
+    **keywords: Unpack[ScanKeywords],
 ) -> DataFrame:
-    """Return messages of topics as a DataFrame; the bucket is listed now, and read when somebody asks for rows.
+    """Return messages of topics as a DataFrame; the bucket is listed now, and read when rows are needed.
 
     Parameters
     ----------
@@ -51,16 +51,14 @@ def read_messages(
         The session; a bucket's URL, or a `Storage` with options of its filesystem.
     topics, topics_pattern
         Names of topics, or a regular expression that whole names match; all topics without both.
-    columns
-        Of the message table; the default ones if None.
     partition_bytes
         About how many bytes a task reads.
     each_batch, schema
         What becomes of the rows while they are in Python, and the columns that they have then.
     left_out
         What tasks add to that they had to leave out (`ledgerfs.spark.source.left_out`); it stands in their logs as well.
-    scan
-        ``start_time``, ``end_time``, ``transactions``, ``private_keys``, … as `Topic.scan` takes them.
+    columns, options, keywords
+        As in `Topic.scan`, without ``limit`` and ``order``, which are `DataFrame.limit` and ``orderBy``.
 
     Raises
     ------
@@ -68,35 +66,32 @@ def read_messages(
         As `ledgerfs.spark.source.planning.plan`; what tasks raise arrives as an error of Spark's that has our message.
 
     """
-    require_known(scan, (*_OWN_OPTIONS, *SCAN_OPTIONS))
+    scan = ScanOptions.of(options, **keywords)
+    if columns is not None:
+        scan = replace(scan, columns=columns)
     where = storage_of(spark, storage).of_task(None, spark.sparkContext.defaultParallelism)
-    keys = scan.get("private_keys")
-    if keys:
+    if scan.private_keys:
         # The file of a key may be on this machine only.
-        scan["private_keys"] = {
-            name: source.read_bytes() if isinstance(source, Path) else source for name, source in keys.items()
-        }
+        keys = {name: one.read_bytes() if isinstance(one, Path) else one for name, one in scan.private_keys.items()}
+        scan = replace(scan, private_keys=keys)
 
     def tell_missing(missing: Sequence[MissingLedger]) -> None:
         if left_out is not None:
             left_out.add(frozenset((one.topic, one) for one in missing))
 
-    options = ReadOptions(where, topics, topics_pattern, {**scan, "columns": columns}, partition_bytes)
-    values = plan_values(options)
-    made = spark_schema(values.columns(columns).schema)
-    parts = plan_parts(options, values, tell_missing)
-    asked = values.options_of_tasks(scan)
+    query = ReadOptions(where, topics, topics_pattern, scan, partition_bytes)
+    values = plan_values(query)
+    made = spark_schema(values.columns(scan).schema)
+    parts = plan_parts(query, values, tell_missing)
+    of_tasks = values.options_of_tasks(scan)
 
-    def tell(scan: "Scan") -> None:
+    def tell(report: ScanReport) -> None:
         if left_out is not None:
-            left_out.add(omissions_of(scan))
+            left_out.add(omissions_of(report))
 
     def read(told: tuple[Told, Schemas]) -> Iterator[pa.RecordBatch]:
         part, schemas = told
-        batches = read_partition(Partition.of(part), where, columns, asked, on_end=tell, schemas=schemas)
+        batches = read_partition(Partition.of(part), where, of_tasks, on_end=tell, schemas=schemas)
         return batches if each_batch is None else map(each_batch, batches)
 
     return distribute(spark, parts, read, made if schema is None else schema)
-
-
-_OWN_OPTIONS = tuple(signature(read_messages).parameters)[2:-1]

@@ -1,23 +1,20 @@
 """Planning a query: the parts of a bucket that it reads."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.partition_plan import PartitionPlan, plan_partitions, within
 from ledgerfs.bucket.partitions import Told
 from ledgerfs.bucket.wanted_topics import wanted_ledgers, wanted_names
 from ledgerfs.catalog.catalog import Catalog
-from ledgerfs.catalog.ledger_times import TimeRange
 from ledgerfs.catalog.missing_ledgers import MissingLedger, require_present
-from ledgerfs.catalog.time_arguments import CLOCK_SLACK_MS, milliseconds_of
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs.scan.options import require_choices, require_known, require_of_parts
+from ledgerfs.scan.options import ScanOptions
+from ledgerfs.scan.part_reading import times_of
 from ledgerfs.spark.source.query_values import (
     QueryValues,
     Schemas,
-    are_bytes,
     topics_to_read,
     values_of,
     with_topics,
@@ -38,29 +35,23 @@ def plan(options: ReadOptions, on_missing: OnMissing = lambda _: None) -> Partit
     Raises `NotFoundError` (no such bucket or topic), `MissingLedgerError` (a topic lacks ledgers), `InvalidOptionError` (an invalid
     option), `AccessDeniedError`, `StoreError`.
     """
-    scan = options.scan
-    require_known(scan)
-    require_choices(scan)
-    require_of_parts(scan)
-    start, end = milliseconds_of(scan.get("start_time")), milliseconds_of(scan.get("end_time"))
-    times = TimeRange(start, end, scan.get("clock_slack_ms", CLOCK_SLACK_MS))
+    options.scan.require_of_parts()
     # Not the bucket of this process, which may know the catalog of an earlier plan.
     bucket = options.storage.open()
     catalog = bucket.catalog
-    on_missing(look_for_missing(bucket, catalog, options.topics, options.pattern, scan))
+    on_missing(look_for_missing(bucket, catalog, options.topics, options.pattern, options.scan))
     wanted = wanted_ledgers(catalog, options.topics, options.pattern)
-    return plan_partitions(catalog, within(catalog, wanted, times), options.partition_bytes, most=options.most_parts)
+    return plan_partitions(
+        catalog, within(catalog, wanted, times_of(options.scan)), options.partition_bytes, most=options.most_parts
+    )
 
 
 def plan_values(options: ReadOptions) -> QueryValues:
     """List the bucket, unless values are bytes, and return what the values of the query become; raises as `plan` and `values_of`."""
-    scan = options.scan
-    require_known(scan)
-    require_choices(scan)
-    if are_bytes(scan):
+    if options.scan.values == "bytes":
         return QueryValues()
     bucket = options.storage.open()
-    return values_of(bucket, topics_to_read(bucket.catalog, options.topics, options.pattern), scan)
+    return values_of(bucket, topics_to_read(bucket.catalog, options.topics, options.pattern), options.scan)
 
 
 def plan_parts(
@@ -83,7 +74,7 @@ def look_for_missing(
     catalog: Catalog,
     topics: Sequence[str] | str | None,
     pattern: str | None,
-    scan: Mapping[str, Any],
+    options: ScanOptions,
 ) -> list[MissingLedger]:
     """Return and log the missing ledgers with ``on_corrupt="skip"``; otherwise raise `MissingLedgerError` if there are any.
 
@@ -94,7 +85,7 @@ def look_for_missing(
     bucket.warn_of_unplaced([None, *names], catalog)
     for name in names:
         lacking = catalog.missing_of(name)
-        require_present(topic_of(name), lacking, scan.get("on_corrupt", "raise"))
+        require_present(topic_of(name), lacking, options.on_corrupt)
         missing += lacking
     for one in missing[:_MOST_NAMED]:
         _log.warning("%s: ledger %d is left out: %s (%s)", one.topic, one.ledger_id, one.why, one.key)

@@ -8,7 +8,7 @@ the query reads; tasks get it among the options of their scans.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,10 @@ from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.errors import InvalidOptionError, UnknownSchemaError
 from ledgerfs.formats.schemas.schema_versions import TopicSchemas
 from ledgerfs.formats.topic_names import split_partition, topic_of
-from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS, schema_of
+from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
+from ledgerfs.scan.options import ScanOptions
+from ledgerfs.scan.part_reading import TopicPart
+from ledgerfs.scan.projection import Projection, asked_columns
 from ledgerfs.spark.source.spark_types import SparkColumns
 from ledgerfs.storage.ordered_map import ordered_map
 
@@ -50,18 +53,17 @@ class QueryValues:
     schemas: Schemas = field(default_factory=dict)
     shown: "ShownValues | None" = None
 
-    def columns(self, columns: Sequence[str] | None) -> SparkColumns:
-        """Return columns of the message table as Spark has them; raises `InvalidOptionError` for an unknown one."""
-        return spark_columns(self.message_schema(columns), columns)
+    def columns(self, options: ScanOptions) -> SparkColumns:
+        """Return the columns of a scan as Spark has them; raises `InvalidOptionError` for an unknown one."""
+        return spark_columns(self.schema(options), options)
 
-    def message_schema(self, columns: Sequence[str] | None) -> pa.Schema:
-        """Return names and types of the columns as a scan has them."""
-        read = schema_of(columns)
-        return read if self.shown is None else self.shown.schema_for(read.names)
+    def schema(self, options: ScanOptions) -> pa.Schema:
+        """Return names and types of the columns of a scan."""
+        return Projection.of(options, self.shown).schema
 
-    def options_of_tasks(self, scan: Mapping[str, Any]) -> dict[str, Any]:
+    def options_of_tasks(self, options: ScanOptions) -> ScanOptions:
         """Return options of a scan with what was learned of the values: with these nothing is read for their type."""
-        return {**scan, **({} if self.shown is None else self.shown.source.learned_options)}
+        return options if self.shown is None else replace(options, **self.shown.source.learned_options)
 
     def of_part(self, part: Told) -> dict[str, TopicSchemas]:
         """Return the schemas that a part of a plan needs."""
@@ -69,8 +71,8 @@ class QueryValues:
         return {name: self.schemas[name] for name in names if name in self.schemas}
 
 
-def values_of(bucket: Bucket, managed_ledgers: Iterable[str | None], scan: Mapping[str, Any]) -> QueryValues:
-    """Return what the values of some managed ledgers become, with the options of `Topic.scan`; asks the store for their schemas.
+def values_of(bucket: Bucket, managed_ledgers: Iterable[str | None], options: ScanOptions) -> QueryValues:
+    """Return what the values of some managed ledgers become; asks the store for their schemas.
 
     If their type is inferred, all that the scans read is read.
 
@@ -86,36 +88,31 @@ def values_of(bucket: Bucket, managed_ledgers: Iterable[str | None], scan: Mappi
         A schema that is none.
 
     """
-    if are_by_schemas(scan):
-        return with_topics(QueryValues(), bucket, managed_ledgers, scan)
-    return QueryValues(shown=_shown_alike(bucket, managed_ledgers, scan))
+    if are_by_schemas(options):
+        return with_topics(QueryValues(), bucket, managed_ledgers, options)
+    return QueryValues(shown=_shown_alike(bucket, managed_ledgers, options))
 
 
 def with_topics(
-    known: QueryValues, bucket: Bucket, managed_ledgers: Iterable[str | None], scan: Mapping[str, Any]
+    known: QueryValues, bucket: Bucket, managed_ledgers: Iterable[str | None], options: ScanOptions
 ) -> QueryValues:
     """Return the same with those managed ledgers that are not among them; raises as `values_of`."""
-    if not are_by_schemas(scan):
+    if not are_by_schemas(options):
         return known
     new = [name for name in dict.fromkeys(map(owner_of, managed_ledgers)) if name not in known.schemas]
     found = dict(zip(new, ordered_map(partial(_saved, bucket), new, _THREADS, "ledgerfs-schemas"), strict=True))
     first, *_ = [*known.schemas, *new, None]
     if first is None:
         raise UnknownSchemaError("there is no topic here, so nothing tells what its values are", key=bucket.url)
-    shown = known.shown if known.schemas else _shown(first, found[first], scan)
+    shown = known.shown if known.schemas else _shown(first, found[first], options)
     for name in new:
-        _require_same(first, shown, name, _shown(name, found[name], scan))
+        _require_same(first, shown, name, _shown(name, found[name], options))
     return replace(known, schemas={**known.schemas, **found}, shown=shown)
 
 
-def are_bytes(scan: Mapping[str, Any]) -> bool:
-    """Return whether a scan with these options shows values as they are."""
-    return bool(scan.get("values", "bytes") == "bytes")
-
-
-def are_by_schemas(scan: Mapping[str, Any]) -> bool:
+def are_by_schemas(options: ScanOptions) -> bool:
     """Return whether a scan with these options decodes values by the schemas of their topics."""
-    return scan.get("values", "bytes") in {"typed", "auto"}
+    return options.values in {"typed", "auto"}
 
 
 def topics_to_read(
@@ -128,17 +125,10 @@ def topics_to_read(
     return names or sorted(wanted_names(catalog, topics, pattern), key=lambda one: one or "")
 
 
-def columns_read(scan: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the columns of the message table that a scan with these options reads."""
-    columns = scan.get("columns")
-    if columns is None:
-        return (*DEFAULT_COLUMNS, "txn_state") if scan.get("transactions") == "all" else DEFAULT_COLUMNS
-    return tuple(columns)
-
-
-def spark_columns(schema: pa.Schema, columns: Sequence[str] | None) -> SparkColumns:
-    """Return the columns of a scan, which reads these of the message table, as Spark has them."""
-    return SparkColumns.of(schema, [name for name in schema_of(columns).names if name != "value"])
+def spark_columns(schema: pa.Schema, options: ScanOptions) -> SparkColumns:
+    """Return the columns of a scan as Spark has them."""
+    of_messages = [name for name in asked_columns(options) if name in MESSAGE_SCHEMA.names and name != "value"]
+    return SparkColumns.of(schema, of_messages)
 
 
 def owner_of(managed_ledger: str | None) -> str:
@@ -150,31 +140,24 @@ def _saved(bucket: Bucket, name: str) -> TopicSchemas:
     return bucket.schemas_of(topic_of(name or None))
 
 
-def _shown_alike(
-    bucket: Bucket, managed_ledgers: Iterable[str | None], scan: Mapping[str, Any]
-) -> "ShownValues | None":
+def _shown_alike(bucket: Bucket, managed_ledgers: Iterable[str | None], options: ScanOptions) -> "ShownValues | None":
     """Return how the values of all these are shown, whatever their schemas are."""
-    # These import numba, as below.
-    from ledgerfs.scan.scan import make_scan
-    from ledgerfs.scan.value_bytes import TopicLedgers, value_bytes
+    # This imports numba, as below.
+    from ledgerfs.scan.scan import learned_values, shown_values
 
-    whole = make_scan("", (), **scan)
-    shown = whole.values
-    if shown is None or not shown.await_values(whole.message_columns):
+    shown = shown_values("", options)
+    if shown is None or not shown.source.awaits_values:
         return shown
     catalog = bucket.catalog
-    topics = [
-        TopicLedgers.of(name, bucket.readers_of(name, catalog), catalog) for name in dict.fromkeys(managed_ledgers)
-    ]
-    return shown.learned(value_bytes(whole, topics))
+    parts = [TopicPart.of(name, bucket.readers_of(name, catalog), catalog) for name in dict.fromkeys(managed_ledgers)]
+    return learned_values(shown, "", parts, options)
 
 
-def _shown(name: str, schemas: TopicSchemas, scan: Mapping[str, Any]) -> "ShownValues | None":
+def _shown(name: str, schemas: TopicSchemas, options: ScanOptions) -> "ShownValues | None":
     # This imports numba, which the planning of bytes does not need.
-    from ledgerfs.scan.scan import make_scan
+    from ledgerfs.scan.scan import shown_values
 
-    options = {name: value for name, value in scan.items() if name not in {"columns", "private_keys"}}
-    return make_scan(topic_of(name or None), (), schemas=lambda: schemas, **options).values
+    return shown_values(topic_of(name or None), options, lambda: schemas)
 
 
 def _require_same(first: str, shown: "ShownValues | None", name: str, other: "ShownValues | None") -> None:

@@ -12,6 +12,7 @@ from ledgerfs.bucket.partition_plan import DEFAULT_PARTITION_BYTES
 from ledgerfs.catalog.layouts_known import AUTO
 from ledgerfs.catalog.source import scheme_of
 from ledgerfs.errors import InvalidOptionError
+from ledgerfs.scan.options import SCAN_OPTIONS, ScanOptions
 from ledgerfs.spark.runtime.option_texts import (
     flag,
     json_or_text,
@@ -42,7 +43,7 @@ class ReadOptions:
     topics, pattern
         The topics; None for all.
     scan
-        Arguments of `Topic.scan`.
+        Options of the scans.
     partition_bytes
         About how many bytes a task reads.
     bookie_rate
@@ -55,7 +56,7 @@ class ReadOptions:
     storage: Storage
     topics: Sequence[str] | str | None = None
     pattern: str | None = None
-    scan: Mapping[str, Any] = field(default_factory=dict)
+    scan: ScanOptions = field(default_factory=ScanOptions)
     partition_bytes: int = DEFAULT_PARTITION_BYTES
     bookie_rate: int | None = None
     most_parts: int | None = None
@@ -77,7 +78,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         raise InvalidOptionError("1 byte a second or more", key=f"maxBookieRate={bookie_rate}")
     if connections is not None and connections < 1:
         raise InvalidOptionError("1 connection or more", key=f"maxBookieConnections={connections}")
-    scan = {_SCAN_NAMES.get(name, name): value for name, value in known.items()}
+    scan = ScanOptions.of(**{_SCAN_NAMES[name]: value for name, value in known.items()})
     scheme = scheme_of(storage.url)
     most = None if scheme is None else scheme.most_tasks(connections)
     return ReadOptions(storage, topics, pattern, scan, partition_bytes, bookie_rate, most)
@@ -128,25 +129,35 @@ def _storage(
     return Storage(path, storage, settings, cachedir, age, layout, onunreadable)
 
 
+_NOT_OF_TEXT = frozenset({"where", "limit", "order", "threads"})
+"""Options of scans that a query has by other means: ``DataFrame.filter``, ``limit``, ``orderBy``, and tasks."""
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+_SCAN_NAMES = {_camel(name): name for name in SCAN_OPTIONS if name not in _NOT_OF_TEXT}
+"""Options of scans by their names in Spark."""
+
+_PARSERS: Mapping[str, Callable[[str, str], Any]] = {
+    "columns": texts,
+    "start_time": moment,
+    "end_time": moment,
+    "private_keys": private_keys,
+    "schema_version": json_value,
+}
+_PARSERS_BY_TYPE: Mapping[type, Callable[[str, str], Any]] = {bool: flag, int: number}
+
 _READ: Mapping[str, Callable[[str, str], Any]] = {
     "topic": text,
     "topics": texts,
     "topicsPattern": text,
-    "columns": texts,
-    "startTime": moment,
-    "endTime": moment,
-    "clockSlackMs": number,
-    "transactions": text,
-    "includeMarkers": flag,
-    "privateKeys": private_keys,
-    "onEncrypted": text,
-    "onCorrupt": text,
-    "checkChecksums": flag,
-    "maxMessageBytes": number,
-    "values": text,
-    "schemaVersion": json_value,
-    "flatten": flag,
-    "onUndecodable": text,
+    **{
+        option: _PARSERS.get(name) or _PARSERS_BY_TYPE.get(type(getattr(ScanOptions(), name)), text)
+        for option, name in _SCAN_NAMES.items()
+    },
     "partitionBytes": size,
     "maxBookieRate": size,
     "maxBookieConnections": number,
@@ -163,18 +174,3 @@ _STORAGE_NAMES = (
     f"{_STORAGE_PREFIX}<option of the filesystem>",
     "fs.s3a.…",
 )
-
-_SCAN_NAMES = {
-    "startTime": "start_time",
-    "endTime": "end_time",
-    "clockSlackMs": "clock_slack_ms",
-    "includeMarkers": "include_markers",
-    "privateKeys": "private_keys",
-    "onEncrypted": "on_encrypted",
-    "onCorrupt": "on_corrupt",
-    "checkChecksums": "check_checksums",
-    "maxMessageBytes": "max_message_bytes",
-    "schemaVersion": "schema_version",
-    "onUndecodable": "on_undecodable",
-}
-"""Their names in `Topic.scan`."""

@@ -14,6 +14,8 @@ from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.catalog.reader import LedgerReader, Span
 from ledgerfs.errors import EntryRangeError
 from ledgerfs.formats.records import EntryBatch
+from ledgerfs.scan.options import ScanOptions
+from ledgerfs.scan.part_reading import TopicPart
 from ledgerfs.scan.scan import make_scan
 from ledgerfs.testing.layouts.opened import OpenedBucket, all_of, entries_of, ranges_of, record_of
 from ledgerfs.testing.layouts.sample import KnownLedger, SampleBucket
@@ -190,7 +192,11 @@ class EntriesTests:
     def test_messages_are_those_that_were_sent(self, sample: SampleBucket, whole: OpenedBucket) -> None:
         for ledger, reader in opened(sample, whole):
             if ledger.values is not None:
-                table = make_scan(reader.ref.topic, [reader], columns=["entry_id", "value"]).to_table()
+                table = make_scan(
+                    reader.ref.topic,
+                    [TopicPart(reader.ref.topic, [reader])],
+                    ScanOptions(columns=["entry_id", "value"]),
+                ).to_arrow()
                 assert table["value"].to_pylist() == list(ledger.values), ledger.name
 
 

@@ -4,7 +4,7 @@ A type is inferred over all ledgers of a topic, with all partitions, and kept as
 fields, and then all files are others. Damage is left out: the file of a damaged ledger is an error, the others are not.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -17,12 +17,10 @@ from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.catalog.reader import LedgerReader
 from ledgerfs.catalog.row_dependencies import state_of
 from ledgerfs.formats.topic_names import split_partition, topic_of
+from ledgerfs.scan.options import ScanOptions
 from ledgerfs.storage.fork_lock import ForkLock
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from ledgerfs.scan.scan import Scan
     from ledgerfs.scan.shown_values import ShownValues
 
 _TOPICS, _STATES = 1 << 10, 16
@@ -37,11 +35,15 @@ class InferredTypes:
     ----------
     open_ledger
         Returns the reader of a ledger.
+    scan_options
+        The options.
 
     """
 
-    def __init__(self, open_ledger: Callable[[LedgerRef], LedgerReader]) -> None:
+    def __init__(self, open_ledger: Callable[[LedgerRef], LedgerReader], scan_options: ScanOptions) -> None:
         self._open_ledger = open_ledger
+        on_encrypted = "null" if scan_options.on_encrypted == "raise" else scan_options.on_encrypted
+        self._options = replace(scan_options, on_corrupt="skip", on_encrypted=on_encrypted)
         self._known: LRUCache[bytes, ShownValues] = LRUCache(_TOPICS)
         self._learning: dict[bytes, ForkLock] = {}
         self._states: LRUCache[str | None, tuple[Catalog, list[_OfTopic], bytes]] = LRUCache(_STATES)
@@ -53,8 +55,8 @@ class InferredTypes:
         with self._lock:
             return self._known.get(state)
 
-    def learned(self, whole: "Scan", catalog: Catalog, managed_ledger: str | None) -> "ShownValues | None":
-        """Return how ``whole``, a scan of no ledgers, shows the values of a topic, or of all partitions of it; raises as reading them."""
+    def learned(self, shown: "ShownValues", catalog: Catalog, managed_ledger: str | None) -> "ShownValues":
+        """Return how the values of a topic, or of all partitions of it, are shown; raises as reading them."""
         topics, state = self._ledgers_of(catalog, managed_ledger)
         with self._lock:
             learning = self._learning.setdefault(state, ForkLock())
@@ -62,8 +64,8 @@ class InferredTypes:
         with learning:
             try:
                 found = self.known(catalog, managed_ledger)
-                if found is None and whole.values is not None:
-                    found = whole.values.learned(self._bytes_of(whole, topics))
+                if found is None:
+                    found = self._learned(shown, topics)
                     with self._lock:
                         self._known[state] = found
                 return found
@@ -82,15 +84,14 @@ class InferredTypes:
                 self._states[managed_ledger] = kept
         return kept[1], kept[2]
 
-    def _bytes_of(self, whole: "Scan", topics: "Sequence[_OfTopic]") -> "Iterator[pa.RecordBatch]":
-        """Return the values of some topics, but for those that cannot be read."""
+    def _learned(self, shown: "ShownValues", topics: "Sequence[_OfTopic]") -> "ShownValues":
+        """Return how values are shown by those of some topics, without those that cannot be read."""
         # This imports pyarrow and numba, which listing and copying do not need.
-        from ledgerfs.scan.value_bytes import TopicLedgers, value_bytes
+        from ledgerfs.scan.part_reading import TopicPart
+        from ledgerfs.scan.scan import learned_values
 
-        on_encrypted = "null" if whole.options.on_encrypted == "raise" else whole.options.on_encrypted
-        lenient = replace(whole.options, on_corrupt="skip", on_encrypted=on_encrypted)
-        read = [TopicLedgers(topic_of(name), [self._open_ledger(ref) for ref in refs]) for name, refs in topics]
-        return value_bytes(replace(whole, options=lenient), read)
+        parts = [TopicPart(topic_of(name), [self._open_ledger(ref) for ref in refs]) for name, refs in topics]
+        return learned_values(shown, parts[0].topic, parts, self._options)
 
 
 def _ledgers_of_all(catalog: Catalog, managed_ledger: str | None) -> list[_OfTopic]:

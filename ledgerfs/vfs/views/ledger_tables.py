@@ -8,12 +8,12 @@ decides these: the topic's schemas, or a type that was inferred over all its led
 
 import os
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, overload
+from typing import TYPE_CHECKING, Protocol, overload
 from uuid import uuid4
 
 from cachetools import LRUCache
@@ -24,7 +24,7 @@ from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.catalog.reader import LedgerReader
 from ledgerfs.catalog.row_dependencies import state_of
 from ledgerfs.errors import LedgerfsError
-from ledgerfs.scan.options import of_bytes, require_of_files
+from ledgerfs.scan.options import ScanOptions
 from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.vfs.views.inferred_types import InferredTypes
 
@@ -37,7 +37,7 @@ _TOPICS = 16
 _RENDERER = 4
 """Raise this when the same ledger is to make another table, so that older files are not used any more."""
 
-_Infer = Callable[["Scan", Catalog, str | None], "ShownValues | None"]
+_Infer = Callable[["ShownValues", Catalog, str | None], "ShownValues | None"]
 
 
 class LedgerSource(Protocol):
@@ -79,14 +79,14 @@ class LedgerTables:
 
     """
 
-    def __init__(self, source: LedgerSource, scan_options: Mapping[str, Any]) -> None:
-        require_of_files(scan_options)
+    def __init__(self, source: LedgerSource, scan_options: ScanOptions) -> None:
+        scan_options.require_of_files()
         self._source = source
         self._scan_options = scan_options
         self._catalog: Catalog | None = None
         self._topics: LRUCache[str | None, _Topic] = LRUCache(_TOPICS)
         self._unread: set[str | None] = set()
-        self._types = InferredTypes(source.reader)
+        self._types = InferredTypes(source.reader, scan_options)
         self._lock = ForkLock()
 
     def table(self, ref: LedgerRef, kind: str) -> "LedgerTable":
@@ -139,20 +139,19 @@ class LedgerTables:
                 self._unread.clear()
             topic = self._topics.get(ref.managed_ledger)
             if topic is None:
-                are_bytes = self._scan_options.get("values", "bytes") == "bytes"
+                are_bytes = self._scan_options.values == "bytes"
                 topic = self._topics[ref.managed_ledger] = _Topic.of(catalog, ref.managed_ledger, are_bytes=are_bytes)
             return topic
 
     def _with_values(self, ref: LedgerRef, topic: "_Topic", infer: "_Infer") -> "_Topic":
         """Return the topic of a ledger with how its values are shown; as it is if the type has to be inferred, and is not."""
         # This imports pyarrow and numba, which listing and copying of bytes do not need.
-        from ledgerfs.scan.scan import make_scan
+        from ledgerfs.scan.scan import shown_values
 
         # Not with the lock held, which others would wait for; two may read at once.
-        whole = make_scan(ref.topic, (), **self._scan_options, schemas=lambda: self._source.schemas_of(ref.topic))
-        shown = whole.values
-        if shown is not None and shown.await_values(whole.message_columns):
-            shown = infer(whole, topic.catalog, ref.managed_ledger)
+        shown = shown_values(ref.topic, self._scan_options, lambda: self._source.schemas_of(ref.topic))
+        if shown is not None and shown.source.awaits_values:
+            shown = infer(shown, topic.catalog, ref.managed_ledger)
             if shown is None:
                 return topic
         read = replace(topic, values=shown, are_values_known=True)
@@ -163,12 +162,12 @@ class LedgerTables:
 
     @cached_property
     def _fingerprint(self) -> bytes:
-        options = dict(self._scan_options)
-        keys = options.pop("private_keys", None) or {}
-        secrets = sorted((name, _content(source)) for name, source in keys.items())
+        options = self._scan_options
+        of_rows = {**options.described, "columns": options.columns, "values": options.values != "bytes"}
+        secrets = sorted((name, _content(source)) for name, source in (options.private_keys or {}).items())
         # A bucket without an identity shares its files with no other one.
         identity = self._source.identity or uuid4().hex
-        return _digest(__version__, _RENDERER, identity, self._source.layout, sorted(options.items()), secrets)
+        return _digest(__version__, _RENDERER, identity, self._source.layout, sorted(of_rows.items()), secrets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +182,7 @@ class LedgerTable:
     """
 
     _source: LedgerSource
-    _scan_options: Mapping[str, Any]
+    _scan_options: ScanOptions
     _topic: "_Topic"
     _ref: LedgerRef
     key: str
@@ -197,17 +196,18 @@ class LedgerTable:
         """Return a scan of this ledger's rows of the topic; a further copy takes the place of the one that is read."""
         # These import pyarrow and numba, which listing and copying do not need.
         from ledgerfs.catalog.ledger_times import LedgerTimes
-        from ledgerfs.scan.scan import make_scan
+        from ledgerfs.scan.part_reading import TopicPart, times_of
+        from ledgerfs.scan.scan import scan_of
         from ledgerfs.scan.topic_entries import Reach
 
         ref, refs = self._ref, list(self._topic.refs)
         number = bisect_left(refs, ref.ledger_id, key=lambda one: one.ledger_id)
         is_there = number < len(refs) and refs[number].ledger_id == ref.ledger_id
         refs[number : number + is_there] = [ref]
-        scan = make_scan(ref.topic, _Readers(self._source, refs), **of_bytes(self._scan_options))
-        limits = LedgerTimes.of_refs(refs) if scan.times.has_limits else None
-        part = Reach.of(range(number, number + 1))
-        return replace(scan, values=self._topic.values, part=part, limits=limits)
+        limits = LedgerTimes.of_refs(refs) if times_of(self._scan_options).has_limits else None
+        reach = Reach.of(range(number, number + 1))
+        part = TopicPart(ref.topic, _Readers(self._source, refs), reach=reach, limits=limits)
+        return scan_of(ref.topic, [part], self._scan_options, self._topic.values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,14 +85,15 @@ class RenderedView:
 
     def _render(self, table: LedgerTable, sink: BinaryIO) -> bool:
         # This imports pyarrow, which listing and copying do not need.
+        from ledgerfs.scan.report import ScanReport
         from ledgerfs.tables.table_files import write_table
 
-        scan = table.scan()
-        write_table(scan, scan.schema, sink, self.kind)
-        for one in scan.undecodable:
+        scan, report = table.scan(), ScanReport()
+        write_table(scan.batches(report), scan.schema, sink, self.kind)
+        for one in report.undecodable:
             if one.raw is not None:
                 _LOG.warning(
                     "%s: %d times are null, the first is of message %s (%d): %s",
                     scan.topic, one.count, one.first, one.raw, one.reason,
                 )  # fmt: skip
-        return scan.is_final
+        return report.is_final

@@ -67,7 +67,7 @@ class OneDisk:
         )
 
     def rows(self, **options: str) -> list[int]:
-        table = self.open(**options).topic(TOPIC).scan(["entry_id"]).to_table()
+        table = self.open(**options).topic(TOPIC).scan(["entry_id"]).to_arrow()
         return [int(one) for one in table["entry_id"].to_pylist()]
 
     def kinds(self, **options: str) -> list[str]:
@@ -150,7 +150,7 @@ def test_what_two_of_three_have_as_a_whole_is_certain(tmp_path: Path) -> None:
     paths = ",".join(str(tmp_path / f"disk{number}") for number in range(3))
     options = {"metadata": str(tmp_path / "dump"), "open_end": "recovered"}
     bucket = open_bucket(f"bookies://{paths}", options, cache_dir=str(tmp_path / "cache"))
-    assert bucket.topic(TOPIC).scan(["entry_id"]).to_table().num_rows == 30
+    assert bucket.topic(TOPIC).scan(["entry_id"]).to_arrow().num_rows == 30
 
 
 @pytest.mark.parametrize("is_closed", [False, True])

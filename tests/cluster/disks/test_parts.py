@@ -15,6 +15,7 @@ from ledgerfs_cluster.disks import reading
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from tests.cluster.support.bookie_disks import MadeLedger, list_node, make_disk, write_dump, write_log
 from tests.support.entries import frame, metadata
+from tests.support.scans import scan_of_run
 
 TOPIC = "t/n/persistent/x"
 MIB = 1 << 20
@@ -68,7 +69,7 @@ def test_tasks_read_stretches_of_logs_that_are_no_other_tasks(
     for one, part in zip(tasks, parts, strict=True):
         touched.append(Counter())
         for run in pickle.loads(pickle.dumps(part)).runs:
-            found += run.scan(one, columns=["entry_id", "value"]).to_table()["entry_id"].to_pylist()
+            found += scan_of_run(run, one, columns=["entry_id", "value"]).to_arrow()["entry_id"].to_pylist()
     assert found == list(range(48))
     read = [sum(one.values()) / 1024 for one in touched]
     # Of 48 MiB each task has eight, whatever lies between, and nothing of it is read twice, nor by two of them.

@@ -25,6 +25,7 @@ from ledgerfs.errors import (
 )
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.messages.values.decoders import decoder_of
+from ledgerfs.scan.report import ScanReport
 from ledgerfs.schemas.saved_schemas import SavedSchemas
 from ledgerfs.verification.verify import verify
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
@@ -90,8 +91,9 @@ def test_every_golden_message_is_read_as_by_the_schemas_of_the_admin_api(
 ) -> None:
     options = {"values": "typed", "on_undecodable": "null", "schema_version": version}
     found, said = (bucket.topic(TOP + name).scan(**options) for bucket in (live, saved))
-    assert_same_rows(found.to_table(), said.to_table())
-    assert [(one.version, one.count) for one in found.undecodable] == [
+    report = ScanReport()
+    assert_same_rows(found.to_arrow(report), said.to_arrow())
+    assert [(one.version, one.count) for one in report.undecodable] == [
         (one.version, one.count) for one in said.undecodable
     ]
 
@@ -101,8 +103,9 @@ def test_versions_that_were_deleted_softly_are_read(live: Bucket, golden_typed: 
     """Of these Pulsar's client gives bytes; the witness is what the admin API told before the deletion."""
     said = golden_topic(golden_typed, TOP + name)
     scan = live.topic(TOP + name).scan(["value"], values="typed", schema_version="each")
-    values = scan.to_table()["value"].combine_chunks()
-    assert list(scan.undecodable) == []
+    report = ScanReport()
+    values = scan.to_arrow(report)["value"].combine_chunks()
+    assert list(report.undecodable) == []
     for number, info in said.schemas.items():
         rows = np.flatnonzero(said.versions == number)
         expected, reasons = said.decode(decoder_of(info), rows)
@@ -142,7 +145,7 @@ def test_saved_from_both_they_are_one(live: Bucket, golden_typed: Path, tmp_path
     for name in ("kv-inline-string-protonative", "kv-separated-evolved", "avro-evolved", "avro-deleted-last"):
         options = {"values": "typed", "schema_version": "each"}
         found, said = (one.topic(TOP + name).scan(**options) for one in (bucket, live))
-        assert_same_rows(found.to_table(), said.to_table())
+        assert_same_rows(found.to_arrow(), said.to_arrow())
 
 
 def test_topics_of_the_broker_and_those_without(live: Bucket) -> None:
@@ -169,7 +172,7 @@ def of_two_versions(cluster: LiveCluster) -> None:
 
 
 def numbers(bucket: Bucket, **options: Any) -> list[Any]:
-    return bucket.topic(TOPIC).scan(["value"], values="typed", **options).to_table()["value"].to_pylist()
+    return bucket.topic(TOPIC).scan(["value"], values="typed", **options).to_arrow()["value"].to_pylist()
 
 
 def lose(cluster: LiveCluster, version: int) -> int:
@@ -185,8 +188,9 @@ def test_a_lost_version_is_told_of_where_it_is_needed(cluster: LiveCluster) -> N
     bucket = open_bucket(cluster.url)
     assert numbers(bucket, on_undecodable="null") == [None, 8]
     scan = bucket.topic(TOPIC).scan(["value"], values="typed", schema_version="each", on_undecodable="null")
-    assert scan.to_table()["value"].to_pylist() == [None, {"v1": 8}]
-    (told,) = scan.undecodable
+    report = ScanReport()
+    assert scan.to_arrow(report)["value"].to_pylist() == [None, {"v1": 8}]
+    (told,) = report.undecodable
     assert (told.version, told.count, told.is_error) == (0, 1, True)
     assert f"schema version 0 is in entry 0 of ledger {ledger_id}, which cannot be read" in told.reason
     with pytest.raises(UndecodableValueError, match=f"ledger {ledger_id}"):
@@ -236,7 +240,7 @@ def test_each_scan_reads_them_anew(cluster: LiveCluster) -> None:
     before = bucket.topic(TOPIC).scan(["value"], values="typed", on_undecodable="null")
     cluster.add_schema(TOPIC, SchemaInfo("INT64", properties={"a": "b"}), timestamp_ms=3)
     cluster.write_ledger(TOPIC, [entry(9, 2)], state=CLOSED)
-    assert before.to_table()["value"].to_pylist() == [None, 8]
+    assert before.to_arrow()["value"].to_pylist() == [None, 8]
     assert numbers(bucket, on_undecodable="null") == [None, 8]
     bucket.refresh()
     assert numbers(bucket, on_undecodable="null") == [None, 8, 9]
@@ -262,8 +266,9 @@ def test_a_number_that_was_given_again_is_not_read_by_the_new_schema(cluster: Li
     cluster.write_ledger(TOPIC, [entry(5, 0, 3 * HOUR)], state=CLOSED)
     bucket.refresh()
     scan = bucket.topic(TOPIC).scan(["value"], values="typed", on_undecodable="null")
-    assert scan.to_table()["value"].to_pylist() == [None, None, 5]
-    reasons = {one.version: one.reason for one in scan.undecodable}
+    report = ScanReport()
+    assert scan.to_arrow(report)["value"].to_pylist() == [None, None, 5]
+    reasons = {one.version: one.reason for one in report.undecodable}
     assert "the number was used again" in reasons[0]
     assert "the cluster did not have it when the scan began" in reasons[1]
 

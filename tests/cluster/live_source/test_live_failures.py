@@ -21,6 +21,7 @@ from ledgerfs.errors import (
 )
 from ledgerfs.export.export import export_topic
 from ledgerfs.formats.ledger_metadata import DigestType
+from ledgerfs.scan.report import ScanReport
 from ledgerfs.verification.verify import verify
 from ledgerfs_cluster.bookies import pool
 from ledgerfs_cluster.errors import StoppedError
@@ -227,8 +228,9 @@ def test_what_all_replicas_have_damaged_is_told(cluster: LiveCluster, topic: str
         expected = [row for row in cluster.entries_of(name) if row[1] not in lost]
         assert (told, rest) == (lost, expected), damage
         scan = bucket.topic(name).scan(["entry_id"], on_corrupt="skip")
-        assert scan.to_pandas()["entry_id"].tolist() == [entry for _, entry, _ in expected]
-        skipped = [entry for one in scan.skipped for entry in range(one.first_entry, one.last_entry + 1)]
+        report = ScanReport()
+        assert scan.to_pandas(report)["entry_id"].tolist() == [entry for _, entry, _ in expected]
+        skipped = [entry for one in report.skipped for entry in range(one.first_entry, one.last_entry + 1)]
         assert skipped == lost, damage
 
 
@@ -563,8 +565,9 @@ def test_what_is_nowhere_is_left_out_like_what_is_damaged(cluster: LiveCluster, 
         values_of(bucket)
     assert {one for one, _, _ in values_of(bucket, on_corrupt="skip")} == {kept, last}
     scan = bucket.topic(TOPIC).scan(["entry_id"], on_corrupt="skip", start_time=CREATED_MS)
-    assert scan.to_table().num_rows == 23
-    assert [(one.ledger_id, one.first_entry, one.last_entry) for one in scan.skipped] == [
+    report = ScanReport()
+    assert scan.to_arrow(report).num_rows == 23
+    assert [(one.ledger_id, one.first_entry, one.last_entry) for one in report.skipped] == [
         (lost, 0, 49),
         (objects, 0, 29),
     ]

@@ -17,6 +17,7 @@ from tests.cluster.support.live_clusters import CLOSED, TOPIC, LiveCluster, mess
 from tests.cluster.support.live_reads import entries_of, only_reading, opened, values_of, whole
 from tests.support.children import status_in_child
 from tests.support.entries import LZ4, NONE, ZLIB, ZSTD
+from tests.support.scans import scan_of_run
 
 SHAPES = {
     "whole": {"ensemble": 2, "write_quorum": 2, "ack_quorum": 2},
@@ -203,7 +204,7 @@ def test_partitions_cover_every_entry_once(cluster: LiveCluster) -> None:
     parts = plan_partitions(bucket.catalog, wanted_ledgers(bucket.catalog), 1 << 20)
     assert len(parts) > 6
     tables = [
-        run.scan(bucket, columns=["ledger_id", "entry_id"]).to_pandas()
+        scan_of_run(run, bucket, columns=["ledger_id", "entry_id"]).to_pandas()
         for part in parts
         for run in pickle.loads(pickle.dumps(part)).runs
     ]

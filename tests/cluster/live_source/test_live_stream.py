@@ -7,6 +7,7 @@ import pytest
 
 from ledgerfs.catalog.reader import Span
 from ledgerfs.errors import CorruptLedgerError, StaleObjectError
+from ledgerfs.scan.report import ScanReport
 from ledgerfs_cluster.live_source.stream import stream_live
 from tests.cluster.support.live_clusters import TOPIC, LiveCluster, messages
 from tests.cluster.support.live_reads import opened, whole
@@ -72,8 +73,9 @@ def test_damage_is_told_in_the_order_of_entries(cluster: LiveCluster) -> None:
     for ledger, entry in ((made[0], 299), (made[1], 0), (made[2], 0), (made[2], 150)):
         damage(cluster, ledger, entry)
     scan = opened(cluster).topic(TOPIC).scan(["entry_id"], on_corrupt="skip")
-    rows = sum(batch.num_rows for batch in scan)
-    assert [(one.ledger_id, one.first_entry) for one in scan.skipped] == [
+    report = ScanReport()
+    rows = sum(batch.num_rows for batch in scan.batches(report))
+    assert [(one.ledger_id, one.first_entry) for one in report.skipped] == [
         (made[0], 299),
         (made[1], 0),
         (made[2], 0),

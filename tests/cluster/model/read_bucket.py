@@ -14,5 +14,5 @@ def compare_bucket(url: str, ledgers: WrittenLedgers, told: str) -> None:
             continue
         refs = [ref for ref in catalog.refs_of(name) if ref.copy == 0]
         expected = values(ledgers.seen([(ref.ledger_id, ref.uuid) for ref in refs]))
-        found = bucket.topic(topic_of(name)).scan(["value"]).to_table()["value"].to_pylist()
+        found = bucket.topic(topic_of(name)).scan(["value"]).to_arrow()["value"].to_pylist()
         assert [value.decode() for value in found] == expected, f"{topic_of(name)} in the bucket: {told}"

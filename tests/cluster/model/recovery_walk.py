@@ -330,7 +330,7 @@ class Restored:
         catalog = bucket.refresh()
         ids = [ref.ledger_id for ref in plan.ledgers]
         if ids and not catalog.absent_of(plan.source) and ids == catalog.table_of(plan.source)["ledger_id"].tolist():
-            table = bucket.topic(plan.topic).scan(["value"], transactions="readable").to_table()
+            table = bucket.topic(plan.topic).scan(["value"], transactions="readable").to_arrow()
             assert [value.decode() for value in table["value"].to_pylist()] == values(contents), self._told(plan)
 
     def _served(self, topic: str, listed: tuple[LedgerInfo, ...]) -> list[str]:

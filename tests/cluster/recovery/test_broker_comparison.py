@@ -311,6 +311,6 @@ def test_topics_of_the_golden_bucket(golden_url: str) -> None:
             assert found == sorted(set(found))
             assert (
                 len(found)
-                == partition.scan(columns=["value"], transactions="all", on_encrypted="null").to_table().num_rows
+                == partition.scan(columns=["value"], transactions="all", on_encrypted="null").to_arrow().num_rows
             )
     assert len(topics) > 10

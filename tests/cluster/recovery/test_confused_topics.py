@@ -301,7 +301,7 @@ def number_given(cluster: LiveCluster, coordinator: int) -> int:
 
 
 def values(clusters: Clusters, topic: str) -> list[str]:
-    table = open_bucket(clusters.old.bucket_url()).topic(topic).scan(["value"]).to_table()
+    table = open_bucket(clusters.old.bucket_url()).topic(topic).scan(["value"]).to_arrow()
     return [value.decode() for value in table["value"].to_pylist()]
 
 

@@ -92,7 +92,7 @@ def test_in_a_folder_the_bytes_pass_through(folder: Path) -> None:
     assert (before.metadata.length, before.metadata.created_ms) == (after.metadata.length, after.metadata.created_ms)
     assert_is_copy(open_bucket(str(folder)), one)
     assert copied(bucket) == ref
-    values = [bucket.topic(name).scan(["value"]).to_table() for name in (TOPIC, "persistent://public/default/orders")]
+    values = [bucket.topic(name).scan(["value"]).to_arrow() for name in (TOPIC, "persistent://public/default/orders")]
     assert values[0].equals(values[1])
 
 

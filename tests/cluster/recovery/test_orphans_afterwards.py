@@ -68,7 +68,7 @@ class Store:
     def values(self) -> list[bytes]:
         """Return what readers of the bucket get of the topic."""
         self.bucket.refresh()
-        found: list[bytes] = self.bucket.topic(A).scan(["value"]).to_table()["value"].to_pylist()
+        found: list[bytes] = self.bucket.topic(A).scan(["value"]).to_arrow()["value"].to_pylist()
         return found
 
 

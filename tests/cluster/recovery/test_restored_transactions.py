@@ -46,7 +46,7 @@ def _clusters(clusters: Clusters) -> Clusters:
 
 
 def values(clusters: Clusters, **options: Any) -> list[str]:
-    table = open_bucket(clusters.old.bucket_url()).topic(TOPIC).scan(["value"], **options).to_table()
+    table = open_bucket(clusters.old.bucket_url()).topic(TOPIC).scan(["value"], **options).to_arrow()
     return [value.decode() for value in table["value"].to_pylist()]
 
 

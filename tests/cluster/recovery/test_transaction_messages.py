@@ -27,7 +27,7 @@ def states_of(found: TopicTransactions) -> dict[tuple[int, int], str]:
 
 
 def scanned(bucket: Bucket, topic: str = TOPIC) -> dict[tuple[int, int], str]:
-    table = bucket.topic(topic).scan(["ledger_id", "entry_id", "txn_state"], transactions="all").to_table()
+    table = bucket.topic(topic).scan(["ledger_id", "entry_id", "txn_state"], transactions="all").to_arrow()
     return {
         (row["ledger_id"], row["entry_id"]): row["txn_state"]
         for row in table.to_pylist()

@@ -19,7 +19,7 @@ def test_golden_snapshots_are_built_byte_for_byte(name: str, tmp_path: Path) -> 
     golden = golden_disk(name, tmp_path)
     options = {"metadata": str(golden / "dump.json.zst"), "open_end": "recovered"}
     bucket = open_bucket(f"bookies://{golden / 'ledgers'}", options)
-    rows = bucket.topic(snapshot_topic("public/golden")).scan(["key", "value"]).to_table().to_pylist()
+    rows = bucket.topic(snapshot_topic("public/golden")).scan(["key", "value"]).to_arrow().to_pylist()
     assert len(rows) == 2
     for row in rows:
         found = parsed_snapshot(row["value"])

@@ -496,7 +496,7 @@ def test_messages_behind_an_open_transaction_wait_until_it_ends(cluster: LiveClu
     cluster.publish(TOPIC, [of(3, marker_type=COMMIT), *messages(1)])
     cluster.terminate(TOPIC)
     assert b"".join(value for batch in rows for value in batch["value"].to_pylist()) == b"3aend0m0"
-    scanned = topic_of(cluster).scan(["value"]).to_table()["value"].to_pylist()
+    scanned = topic_of(cluster).scan(["value"]).to_arrow()["value"].to_pylist()
     assert scanned == [b"m0", b"1a", b"x0", b"y0", b"z0", b"late", b"3a", b"end0", b"m0"]
 
 

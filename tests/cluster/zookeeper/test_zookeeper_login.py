@@ -47,7 +47,7 @@ def test_a_cluster_is_read_with_the_login_of_the_environment(tmp_path: Path, mon
         monkeypatch.setenv(USERNAME_VARIABLE, "reader")
         monkeypatch.setenv(PASSWORD_VARIABLE, "s3cr3t")
         bucket = open_bucket(cluster.url, {"timeout_s": PATIENT_S})
-        assert bucket.topic(TOPIC).scan().to_table().num_rows == 3
+        assert bucket.topic(TOPIC).scan().to_arrow().num_rows == 3
         assert cluster.zookeeper.logins == [("digest", b"reader:s3cr3t")]
         # What is kept of one login's listing is not another's: ZooKeeper may show them different nodes.
         assert bucket.identity != before.identity

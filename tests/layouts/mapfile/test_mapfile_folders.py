@@ -40,7 +40,7 @@ def kinds_of(url: str, **options: Any) -> list[str]:
 
 
 def values(url: str, **options: Any) -> list[bytes]:
-    return open_bucket(url).topic(TOPIC).scan(**options).to_table()["value"].to_pylist()
+    return open_bucket(url).topic(TOPIC).scan(**options).to_arrow()["value"].to_pylist()
 
 
 @pytest.mark.parametrize("left", ["nothing", "checksum", "index", "empty data", "header", "no metadata", "of another"])
@@ -96,7 +96,7 @@ def test_a_ledger_that_was_never_finished(tmp_path: Path) -> None:
     bucket = open_bucket(url)
     assert [one.ledger_id for one in bucket.catalog.refs()] == [2]
     with pytest.warns(UnplacedLedgersWarning, match="uploaded just now"):
-        assert bucket.topic(TOPIC).scan().to_table().num_rows == 5
+        assert bucket.topic(TOPIC).scan().to_arrow().num_rows == 5
     # Nothing is kept of that: when its writer has died, it is damage, when it was finished, a ledger.
     put_mapfiles(tmp_path, made)
     with pytest.raises(CorruptLedgerError):
@@ -174,7 +174,7 @@ def test_two_layouts_in_one_bucket(tmp_path: Path) -> None:
     put_in_folder(tmp_path, offload(entries[1], 1, uuid=101), offload(entries[2], 2, uuid=102))
     url = put_mapfiles(tmp_path, mapfile(entries[2], 2, uuid=202), mapfile(entries[3], 3, uuid=203), base="pulsar")
     bucket = open_bucket(url)
-    table = bucket.topic(TOPIC).scan().to_table()
+    table = bucket.topic(TOPIC).scan().to_arrow()
     assert table["ledger_id"].to_pylist() == [1] * 10 + [2] * 10 + [3] * 10
     assert {ref.layout for ref in bucket.catalog.refs()} == {0, 1}
     assert [ref.copy for ref in bucket.catalog.copies_of(NAME, 2)] == [0, 1]

@@ -116,8 +116,8 @@ def test_whole_ledgers_are_whole(compression: RecordCompression, tmp_path: Path)
     for number, case in lies.items():
         topic = bucket.topic(topic_of(topics[number]))
         assert topic.count() == 310, case
-        assert topic.scan().to_table()["entry_id"].to_pylist() == [*range(10), *range(300)], case
-        found = topic.scan(start_time=first, end_time=first + 10).to_table()["entry_id"].to_pylist()
+        assert topic.scan().to_arrow()["entry_id"].to_pylist() == [*range(10), *range(300)], case
+        found = topic.scan(start_time=first, end_time=first + 10).to_arrow()["entry_id"].to_pylist()
         assert found == [*range(150, 160)], case
         reader = bucket.ledger(number)
         for entry in (0, 100, 295, 299):
@@ -154,7 +154,7 @@ def test_those_that_lack_their_end_are_not(compression: RecordCompression, tmp_p
     kinds = kinds_of(verify(open_bucket(old), quick=True))
     for number, case in enumerate(lies, 101):
         with pytest.warns(UnplacedLedgersWarning, match="uploaded just now"):
-            assert bucket.topic(f"public/default/orders{number}").scan().to_table().num_rows == 10, case
+            assert bucket.topic(f"public/default/orders{number}").scan().to_arrow().num_rows == 10, case
         assert "missing-entries" in kinds[number], case
 
 

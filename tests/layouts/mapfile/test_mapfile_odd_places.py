@@ -132,7 +132,7 @@ def test_all_that_is_below_a_topics_folder_is_the_topics(left: str, tmp_path: Pa
         assert (missing.topic, missing.key, missing.known_id) == (f"{TOPIC}-partition-1", key, None)
         assert missing.as_json()["ledger_id"] is None
         with pytest.raises(MissingLedgerError, match=f"a ledger of unknown id: .*{key}"):
-            topic.scan().to_table()
+            topic.scan().to_arrow()
         assert topic.count(on_corrupt="skip") == 3, name
         (finding,) = (one for one in verify(open_bucket(url)).findings if one.severity.value == "damage")
         expected = ("misplaced-ledger", None, f"{TOPIC}-partition-1")
@@ -316,7 +316,7 @@ def test_a_base_whose_name_is_no_utf_8(tmp_path: Path) -> None:
     url = put_mapfiles(root, good)
     put_mapfiles(root, other, base=os.fsdecode(b"b\xff"))
     bucket = open_bucket(url, cache_dir=str(tmp_path / "cache"))
-    assert bucket.topic(TOPIC).scan().to_table().num_rows == 12
+    assert bucket.topic(TOPIC).scan().to_arrow().num_rows == 12
     assert bucket.ledger(2).describe()["ledger_id"] == 2
     assert damage_of(url) == {}
     (tmp_path / "to").mkdir()

@@ -83,10 +83,10 @@ def test_a_file_cut_anywhere_never_lacks_entries_without_a_word(writer: MapFileW
         put_file(tmp_path / made.folder / "data", made.data[:size])
         bucket = open_bucket(f"file://{tmp_path}")
         with pytest.raises(LedgerfsError):
-            bucket.topic(topic).scan().to_table()
+            bucket.topic(topic).scan().to_arrow()
         assert verify(bucket, quick=True).is_damaged, size
         assert verify(bucket).is_damaged, size
-        rows = bucket.topic(topic).scan(on_corrupt="skip").to_table().num_rows
+        rows = bucket.topic(topic).scan(on_corrupt="skip").to_arrow().num_rows
         assert rows <= 40
 
 
@@ -104,8 +104,8 @@ def test_what_is_not_read_is_named_and_hides_nothing_else(tmp_path: Path) -> Non
     with pytest.raises(UnsupportedFormatError, match="SnappyCodec"):
         bucket.catalog.remains[1].why_not(2)
     with pytest.raises(LedgerfsError, match="cannot be read"):
-        bucket.topic("public/default/orders").scan().to_table()
-    assert bucket.topic("public/default/orders").scan(on_corrupt="skip").to_table().num_rows == 5
+        bucket.topic("public/default/orders").scan().to_arrow()
+    assert bucket.topic("public/default/orders").scan(on_corrupt="skip").to_arrow().num_rows == 5
     assert [one.kind for one in verify(bucket).findings if one.severity.value == "damage"] == ["unreadable-ledger"]
 
 

@@ -102,7 +102,7 @@ def test_reading_goes_on_at_the_next_marker(writer: MapFileWriter, index: bool, 
         assert one.offset is not None
         assert markers[number] <= one.offset < markers[number + 1]
     assert verify(bucket).entries == len(ENTRIES) - sum(high - low + 1 for low, high in lost)
-    assert bucket.topic("public/default/orders").scan(on_corrupt="skip").to_table().num_rows == verify(bucket).entries
+    assert bucket.topic("public/default/orders").scan(on_corrupt="skip").to_arrow().num_rows == verify(bucket).entries
 
 
 @pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.compression.value)

@@ -1,0 +1,283 @@
+"""A topic, a partition, or a part of one, read as batches of the message table.
+
+Ledgers come in the order of the topic and entries in the order of the ledger, so messages do too. Entries that a reader of Pulsar would not
+see (markers, messages of transactions that were not committed) are left out unless they are wanted.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.ledger_times import LedgerTimes, TimeRange
+from ledgerfs.catalog.missing_ledgers import MissingLedger
+from ledgerfs.catalog.reader import LedgerReader, OnRead
+from ledgerfs.catalog.row_dependencies import Basis, Unsettled
+from ledgerfs.formats.array_types import Mask
+from ledgerfs.formats.records import EntryBatch
+from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.messages.decode.chunks import Incomplete
+from ledgerfs.messages.decode.entries import DecodeOptions, Skipped, TopicDecoder
+from ledgerfs.messages.decode.entry_fields import rows_in_transactions
+from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta
+from ledgerfs.messages.decode.payloads import Decrypt
+from ledgerfs.messages.decode.undecodable import Undecodable, add_undecodable
+from ledgerfs.scan.earlier_chunks import EarlierChunks
+from ledgerfs.scan.options import ScanOptions
+from ledgerfs.scan.report import ScanReport
+from ledgerfs.scan.reread_damaged import walk_entries
+from ledgerfs.scan.time_pruning import Pruned, TimePruning
+from ledgerfs.scan.topic_entries import Place, Reach, read_entries
+from ledgerfs.scan.transaction_outcomes import Known, TransactionOutcomes
+from ledgerfs.scan.where_bounds import Bounds
+from ledgerfs.storage.ordered_map import ordered_map
+
+_AHEAD = 2
+"""Portions that are decoded, or wait for that, for each thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPart:
+    """A topic, or a partition, and which of its entries are read.
+
+    Attributes
+    ----------
+    topic
+        Its name.
+    ledgers, reach
+        All its ledgers, and which of their entries are read, None for all. Others are read only for the messages of these: for earlier
+        parts of chunked messages, and later outcomes of transactions. A chunked message belongs to its last part, so parts of a topic that
+        do not overlap never have the same message.
+    missing
+        Its ledgers that cannot be read.
+    skips_refused
+        Whether ledgers that the store refuses are left out, and reported (``on_unreadable="skip"``).
+    limits
+        Limits of the publish times of each ledger; None to find them from the ledgers when they are needed.
+    outcomes
+        Outcomes of transactions that earlier reads of the same ledgers found; each read adds its own.
+
+    """
+
+    topic: str
+    ledgers: Sequence[LedgerReader]
+    missing: Sequence[MissingLedger] = ()
+    reach: Reach | None = None
+    skips_refused: bool = False
+    limits: LedgerTimes | None = field(default=None, repr=False)
+    outcomes: Known = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, managed_ledger: str | None, ledgers: Sequence[LedgerReader], catalog: Catalog) -> Self:
+        """Return a topic as a catalog has it; ``ledgers`` are those that it can read."""
+        missing = catalog.missing_of(managed_ledger)
+        return cls(topic_of(managed_ledger), ledgers, missing, skips_refused=catalog.skips_refused)
+
+
+@dataclass(frozen=True, slots=True)
+class _Decoded:
+    """Messages of some entries, and what was left out before them and of them."""
+
+    rows: pa.RecordBatch | None
+    skipped: Sequence[Skipped] = ()
+    incomplete: Sequence[Incomplete] = ()
+    undecodable: Sequence[Undecodable] = ()
+
+
+_Job = Callable[[], _Decoded]
+
+
+class PartReading:
+    """One read of a part.
+
+    Parameters
+    ----------
+    options, columns
+        Those of the scan, and the columns of the message table to read.
+    ledger_ids
+        A range of ids; other ledgers have no wanted rows.
+    report
+        To which the read adds what it leaves out.
+    on_read
+        Called with the bytes of entries as they are read, to show progress.
+
+    """
+
+    def __init__(
+        self,
+        part: TopicPart,
+        options: ScanOptions,
+        columns: Sequence[str],
+        report: ScanReport,
+        *,
+        decrypt: Decrypt | None = None,
+        ledger_ids: Bounds = Bounds(),  # noqa: B008  (frozen)
+        on_read: OnRead | None = None,
+    ) -> None:
+        self._part = part
+        self._options = options
+        self._report = report
+        self._ledger_ids = ledger_ids
+        self._on_read = on_read
+        self._skips = options.on_corrupt == "skip"
+        self._outcomes = TransactionOutcomes(part.ledgers, part.outcomes, is_damage_skipped=self._skips)
+        self._decoder = TopicDecoder(part.topic, decode_options(options, columns), decrypt, self._outcomes.state_of)
+        # Known states of transactions are those of the entries walked last, and decryptors keep keys.
+        self._lacks_chunks = False
+        self._is_serial = decrypt is not None or "txn_state" in columns
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        threads = self._options.threads or 1
+        pruned = self._pruned()
+        jobs = self._jobs(pruned)
+        found = (job() for job in jobs) if threads == 1 else ordered_map(
+            lambda job: job(), jobs, threads, "ledgerfs-decode", ahead=_AHEAD
+        )  # fmt: skip
+        for one in found:
+            self._add(one)
+            if one.rows is not None and one.rows.num_rows:
+                yield one.rows
+
+    def _add(self, decoded: _Decoded) -> None:
+        self._report.skipped += decoded.skipped
+        self._report.incomplete += decoded.incomplete
+        for one in decoded.undecodable:
+            add_undecodable(self._report.undecodable, one)
+
+    def _jobs(self, pruned: Pruned) -> Iterator[_Job]:
+        """Yield the work of decoding, in order; each piece returns some rows."""
+        decoder, outcomes, ledgers = self._decoder, self._outcomes, self._part.ledgers
+        start, stop = pruned.reach
+        decoder.chunks.earlier = EarlierChunks(ledgers, start, decoder)
+        skipped = decoder.skipped if self._skips else None
+        refused = decoder.skipped if self._part.skips_refused else None
+        for place, batch, entries, keep in walk_entries(
+            decoder, ledgers, read_entries(ledgers, pruned.reach, skipped, refused)
+        ):
+            is_end = self._leave_out_transactions(place, batch, entries, keep)
+            if decoder.skipped:
+                yield self._taken()
+            for portion in decoder.portions(entries, keep):
+                yield self._job(batch, ledgers[place.number].ref.ledger_id, entries, portion)
+            if self._on_read is not None:
+                self._on_read(int(batch.lengths.sum()))
+            if is_end:
+                break
+        awaits_parts = stop.number == len(ledgers) and self._gives_up()
+        yield self._taken()
+        met = Unsettled(
+            outcomes.any_open, self._lacks_chunks or decoder.chunks.ended_before,
+            awaits_parts, decoder.chunks.joined_since, outcomes.across, pruned.is_by_others,
+        )  # fmt: skip
+        self._report.bases.append(self._basis(met, outcomes.sources))
+
+    def _job(self, batch: EntryBatch, ledger_id: int, entries: Int64Table, keep: Mask) -> _Job:
+        """Return the decoding of some entries; done at once for those that depend on others."""
+        decoder = self._decoder
+        if self._is_serial or np.any(entries[Meta.CHUNKS][keep] > 1):
+            return self._taken(decoder.decode(batch, ledger_id, entries, keep))
+
+        def decode() -> _Decoded:
+            own = replace(decoder, skipped=[], undecodable=[])
+            rows = own.decode(batch, ledger_id, entries, keep)
+            return _Decoded(rows, own.skipped, (), own.undecodable)
+
+        return decode
+
+    def _taken(self, rows: pa.RecordBatch | None = None) -> _Job:
+        """Return a piece of work that is done: some rows, and what the decoder left out so far."""
+        decoder, incomplete = self._decoder, self._decoder.chunks.incomplete
+        done = _Decoded(rows, decoder.skipped[:], incomplete[:], decoder.undecodable[:])
+        self._lacks_chunks |= bool(incomplete)
+        for found in (decoder.skipped, incomplete, decoder.undecodable):
+            found.clear()
+        return lambda: done
+
+    def _gives_up(self) -> bool:
+        """End the reading at the end of the topic; return whether a chunked message was waiting for parts."""
+        before = len(self._decoder.chunks.incomplete)
+        return len(self._decoder.chunks.finish()) > before
+
+    def _leave_out_transactions(self, place: Place, batch: EntryBatch, entries: Int64Table, keep: Mask) -> bool:
+        """Keep the messages of wanted transactions only; return whether the first open one ends the reading."""
+        transactions, outcomes = self._options.transactions, self._outcomes
+        rows = rows_in_transactions(entries, keep)
+        if not rows.size or (transactions == "all" and "txn_state" not in self._decoder.schema.names):
+            return False
+        outcomes.look_ahead(place, batch, entries, rows)
+        if transactions != "all":
+            keep[rows] = outcomes.are_visible(place, batch, entries, rows)
+        end = outcomes.first_open(place, batch, entries, rows) if transactions == "readable" else None
+        if end is not None:
+            keep[end:] = False
+        return end is not None
+
+    def _pruned(self) -> Pruned:
+        """Return the entries to read."""
+        part, options = self._part, self._options
+        wanted = Reach.of(range(len(part.ledgers))) if part.reach is None else part.reach
+        narrowed = self._with_ids(wanted)
+        found = TimePruning(part.ledgers, narrowed, times_of(options), part.limits, options.check_checksums).pruned()
+        # An open transaction before the range of time ends readable messages, too.
+        return (
+            replace(found, reach=Reach(wanted.start, found.reach.stop)) if options.transactions == "readable" else found
+        )
+
+    def _with_ids(self, reach: Reach) -> Reach:
+        """Return the entries of ledgers with wanted ids."""
+        first, end = self._ledger_ids.start, self._ledger_ids.end
+        if first is None and end is None:
+            return reach
+        ids = [(number, self._part.ledgers[number].ref.ledger_id) for number in reach.ledgers]
+        kept = [number for number, one in ids if (first is None or one >= first) and (end is None or one < end)]
+        if not kept:
+            return Reach(reach.start, reach.start)
+        return Reach(max(reach.start, Place(kept[0], 0)), min(reach.stop, Place(kept[-1] + 1, 0)))
+
+    def _basis(self, found: Unsettled, marked_by: set[int]) -> Basis:
+        """Return the ledgers that the rows depend on, by what reading them found."""
+        ledgers, reach = self._part.ledgers, self._part.reach
+        numbers = range(len(ledgers)) if reach is None else reach.ledgers
+        if not numbers:
+            return Basis()
+        own = [ledgers[number].ref.ledger_id for number in numbers]
+        joined = set(self._joined_ids(numbers[-1], found.joined_since))
+        if joined.issubset(own) and joined and len(joined) == own[-1] - min(joined) + 1:
+            # There is no id between theirs for another ledger.
+            found = replace(found, joined_since=None)
+        sources = marked_by | joined
+        before = ledgers[numbers[0] - 1].ref.ledger_id if found.open_transactions and numbers[0] else 0
+        return Basis.of((before, own[0], own[-1]), found, sorted(sources - set(own)))
+
+    def _joined_ids(self, number: int, since: int | None) -> Iterator[int]:
+        """Yield the ids of the ledgers that messages were joined from, the last ones first."""
+        while since is not None and number >= 0 and (one := self._part.ledgers[number].ref.ledger_id) >= since:
+            yield one
+            number -= 1
+
+
+def times_of(options: ScanOptions) -> TimeRange:
+    """Return the range of publish times to read."""
+    return TimeRange(options.start_ms, options.end_ms, options.clock_slack_ms)
+
+
+def decode_options(options: ScanOptions, columns: Sequence[str]) -> DecodeOptions:
+    """Return the options of a decoder of some columns."""
+    return DecodeOptions(
+        columns, options.start_ms, options.end_ms, options.include_markers, options.check_checksums,
+        options.max_message_bytes, options.on_encrypted, options.on_corrupt,
+    )  # fmt: skip
+
+
+def decrypt_with(options: ScanOptions) -> Decrypt | None:
+    """Return what decrypts payloads; None without private keys."""
+    if options.private_keys is None:
+        return None
+    # This imports cryptography, an extra that only encrypted topics need.
+    from ledgerfs.messages.decode.decryption import Decryptor, EncryptedDataKey, PrivateKeys
+
+    decryptor = Decryptor(PrivateKeys.of(options.private_keys))
+    return lambda keys, iv, payload: decryptor.decrypt([EncryptedDataKey(*key) for key in keys], iv, payload)
