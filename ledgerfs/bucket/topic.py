@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ledgerfs.bucket.wanted_topics import NamedTopic
@@ -200,7 +200,9 @@ class Topic:
         As ``schema_version`` it spares a scan the reading of all values for their type; then fields that the type lacks are left out. The
         options are those of `scan`.
         """
-        wanted = replace(_options_of(("value",), options, keywords), values="json", flatten=False, limit=rows)
+        wanted = ScanOptions.of(
+            options, **{**keywords, "columns": ("value",), "values": "json", "flatten": False, "limit": rows}
+        )
         return self.scan(options=wanted).schema.field("value").type
 
     def count(self, options: ScanOptions | None = None, **keywords: Unpack[ScanKeywords]) -> int:

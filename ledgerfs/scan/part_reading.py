@@ -38,6 +38,9 @@ from ledgerfs.storage.ordered_map import ordered_map
 _AHEAD = 2
 """Portions that are decoded, or wait for that, for each thread."""
 
+_LARGE = 16 << 20
+"""Bytes of a portion that is decoded alone: of a large message, of which several would take too much memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class TopicPart:
@@ -177,7 +180,7 @@ class PartReading:
     def _job(self, batch: EntryBatch, ledger_id: int, entries: Int64Table, keep: Mask) -> _Job:
         """Return the decoding of some entries; done at once for those that depend on others."""
         decoder = self._decoder
-        if self._is_serial or np.any(entries[Meta.CHUNKS][keep] > 1):
+        if self._is_serial or np.any(entries[Meta.CHUNKS][keep] > 1) or _size_of(entries, keep) > _LARGE:
             return self._taken(decoder.decode(batch, ledger_id, entries, keep))
 
         def decode() -> _Decoded:
@@ -257,6 +260,12 @@ class PartReading:
         while since is not None and number >= 0 and (one := self._part.ledgers[number].ref.ledger_id) >= since:
             yield one
             number -= 1
+
+
+def _size_of(entries: Int64Table, keep: Mask) -> int:
+    """Return about how many bytes the messages of some entries have, by what these claim."""
+    stored = entries[Meta.PAYLOAD_END] - entries[Meta.PAYLOAD_AT]
+    return int(np.where(entries[Meta.COMPRESSION] == 0, stored, entries[Meta.UNCOMPRESSED_SIZE])[keep].sum())
 
 
 def times_of(options: ScanOptions) -> TimeRange:

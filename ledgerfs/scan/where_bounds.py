@@ -34,7 +34,8 @@ def bounds_of(where: pc.Expression, schema: pa.Schema, column: str) -> Bounds:
     name = pc.field(column)
 
     def has_rows_before(bound: int) -> bool:
-        return _is_possible(where, name < pa.scalar(bound, kind), schema)
+        # pyarrow knows no step between numbers: `x > 1` contradicts `x <= 1`, not `x < 2`.
+        return _is_possible(where, name <= pa.scalar(bound - 1, kind), schema)
 
     def has_rows_from(bound: int) -> bool:
         return _is_possible(where, name >= pa.scalar(bound, kind), schema)

@@ -13,6 +13,7 @@ from ledgerfs.bucket.opening import shared_bucket
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.export.export import export_topic
 from ledgerfs.fsspec_impl import LedgerFileSystem
+from ledgerfs.scan.options import ScanOptions
 from ledgerfs.storage.url_filesystem import filesystem_of
 from ledgerfs.verification import verify
 from ledgerfs.vfs.views.ledger_tables import LedgerTables
@@ -75,8 +76,10 @@ def test_rows_rendered_of_one_choice_are_not_served_for_another(url: str) -> Non
     """A part of a chunked message may lie in a ledger of the other layout."""
     buckets = [open_bucket(url, layout=layout) for layout in COUNTS]
     (ref,) = (ref for ref in buckets[0].catalog.refs() if ref.ledger_id == 1)
-    assert len({LedgerTables(bucket, {}).key(ref, "parquet") for bucket in buckets}) == 3
-    assert LedgerTables(open_bucket(url), {}).key(ref, "parquet") == LedgerTables(buckets[0], {}).key(ref, "parquet")
+    assert len({LedgerTables(bucket, ScanOptions()).key(ref, "parquet") for bucket in buckets}) == 3
+    assert LedgerTables(open_bucket(url), ScanOptions()).key(ref, "parquet") == LedgerTables(
+        buckets[0], ScanOptions()
+    ).key(ref, "parquet")
 
 
 def export(url: str, layout: str, target: Path, **options: Any) -> int:

@@ -191,7 +191,7 @@ def test_chunks_are_never_joined_across_partitions(tmp_path: Path) -> None:
         scan = topic.scan(["value"], order=order)
         report = ScanReport()
         assert scan.to_arrow(report)["value"].to_pylist() == [b"0", b"1"]
-        assert [one.ledger_id for one in report.incomplete] == [1, 2]
+        assert sorted(one.ledger_id for one in report.incomplete) == [1, 2]
 
 
 def test_damage_is_told_of_all_partitions_and_anew_each_time(tmp_path: Path) -> None:
@@ -232,8 +232,9 @@ def test_a_ledger_that_any_partition_lacks_is_an_error_before_the_first_row(
         topic.message("4:0")
     assert sorted(values(topic, on_corrupt="skip", order=order)) == sorted(set(PARTITION_ORDER) - {"2a", "2b"})
     rest = topic.scan(on_corrupt="skip", order=order)
-    rest.to_arrow()
-    assert ([one.ledger_id for one in rest.missing], rest.is_final) == ([4], False)
+    report = ScanReport()
+    rest.to_arrow(report)
+    assert ([one.ledger_id for one in report.missing], report.is_final) == ([4], False)
 
 
 def test_a_partition_of_which_every_ledger_is_missing_is_still_one(tmp_path: Path) -> None:

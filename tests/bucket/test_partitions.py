@@ -145,7 +145,9 @@ def test_an_outcome_far_behind_is_found(tmp_path: Path) -> None:
     bucket = open_bucket(str(tmp_path))
     plan = plan_partitions(bucket.catalog, wanted_ledgers(bucket.catalog), 1)
     first = next(sent(plan)).runs[0]
-    assert first.scan(open_bucket(str(tmp_path)), columns=["value"]).to_arrow()["value"].to_pylist() == [b"first"]
+    assert scan_of_run(first, open_bucket(str(tmp_path)), columns=["value"]).to_arrow()["value"].to_pylist() == [
+        b"first"
+    ]
 
 
 def test_what_was_offloaded_since_changes_nothing(tmp_path: Path) -> None:
@@ -159,7 +161,7 @@ def test_what_was_offloaded_since_changes_nothing(tmp_path: Path) -> None:
     first = next(sent(plan_partitions(bucket.catalog, wanted_ledgers(bucket.catalog), 1))).runs[0]
     for path, data in zip(marker, contents, strict=True):
         path.write_bytes(data)
-    assert first.scan(open_bucket(str(tmp_path)), columns=["value"]).to_arrow().num_rows == 0
+    assert scan_of_run(first, open_bucket(str(tmp_path)), columns=["value"]).to_arrow().num_rows == 0
 
 
 def test_a_ledger_that_came_between_others_since_is_not_taken_for_one_of_them(tmp_path: Path) -> None:
@@ -168,10 +170,10 @@ def test_a_ledger_that_came_between_others_since_is_not_taken_for_one_of_them(tm
         put_in_folder(tmp_path, offload([entry], 10 * number, uuid=number))
     bucket = open_bucket(str(tmp_path))
     *_, last = sent(plan_partitions(bucket.catalog, wanted_ledgers(bucket.catalog), 1))
-    assert last.runs[0].scan(open_bucket(str(tmp_path))).to_arrow()["value"].to_pylist() == [b"01"]
+    assert scan_of_run(last.runs[0], open_bucket(str(tmp_path))).to_arrow()["value"].to_pylist() == [b"01"]
     put_in_folder(tmp_path, offload([frame(metadata(), b"late")], 5, uuid=99))
     with pytest.raises(StaleObjectError, match="plan it again"):
-        last.runs[0].scan(open_bucket(str(tmp_path))).to_arrow()
+        scan_of_run(last.runs[0], open_bucket(str(tmp_path))).to_arrow()
 
 
 def test_old_ledgers_may_go_and_needed_ones_are_missed(tmp_path: Path) -> None:
@@ -181,5 +183,5 @@ def test_old_ledgers_may_go_and_needed_ones_are_missed(tmp_path: Path) -> None:
     for path in tmp_path.glob("*-ledger-6*"):
         path.unlink()
     with pytest.raises(StaleObjectError, match="plan it again"):
-        plan[0].runs[0].scan(open_bucket(str(tmp_path))).to_arrow()
-    assert plan[1].runs[0].scan(open_bucket(str(tmp_path))).to_arrow().num_rows == 1
+        scan_of_run(plan[0].runs[0], open_bucket(str(tmp_path))).to_arrow()
+    assert scan_of_run(plan[1].runs[0], open_bucket(str(tmp_path))).to_arrow().num_rows == 1

@@ -11,6 +11,7 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import IncompleteCopyError, NotFoundError, UnplacedLedgersWarning
 from ledgerfs.export.export import export_topic
 from ledgerfs.fuse_mount.operations import MountedBucket, MountOptions
+from ledgerfs.scan.options import ScanOptions
 from ledgerfs.spark.source.planning import look_for_missing
 from tests.support.entries import frame, metadata
 from tests.support.invoked import run
@@ -32,9 +33,9 @@ def reads(folder: Path) -> Sequence[Callable[[Bucket], Any]]:
         lambda bucket: bucket.topic(TOPIC).count(),
         lambda bucket: bucket.topic(TOPIC).scan(order="publish_time").to_arrow().num_rows,
         lambda bucket: export_topic(bucket.topic(TOPIC), folder / "out", "jsonl").written,
-        lambda bucket: len(look_for_missing(bucket, bucket.catalog, TOPIC, None, {})) + 1,
-        lambda bucket: len(look_for_missing(bucket, bucket.catalog, None, ".*orders.*", {})) + 1,
-        lambda bucket: len(look_for_missing(bucket, bucket.catalog, None, None, {})) + 1,
+        lambda bucket: len(look_for_missing(bucket, bucket.catalog, TOPIC, None, ScanOptions())) + 1,
+        lambda bucket: len(look_for_missing(bucket, bucket.catalog, None, ".*orders.*", ScanOptions())) + 1,
+        lambda bucket: len(look_for_missing(bucket, bucket.catalog, None, None, ScanOptions())) + 1,
         lambda bucket: copy_ledgers(bucket, f"file://{folder}/copy", topics=TOPIC, allow_incomplete=True).copied,
     ]
 
@@ -93,7 +94,7 @@ def test_a_topic_that_is_only_being_written_is_not_there_yet(tmp_path: Path) -> 
         with pytest.raises(NotFoundError, match=f"no ledger of this topic in the bucket, {told}"):
             bucket.topic(name)
     with pytest.raises(NotFoundError, match=f"no topic of the bucket has such a name, {told}"):
-        look_for_missing(bucket, bucket.catalog, None, ".*orders.*", {})
+        look_for_missing(bucket, bucket.catalog, None, ".*orders.*", ScanOptions())
     assert bucket.topics() == []
 
 

@@ -93,7 +93,7 @@ def test_an_encrypted_topic_needs_its_key_which_is_not_recorded(bucket: Bucket, 
     assert report.rows == 120
     assert record(tmp_path)["contents"]["private_keys"] == ["golden.key"]
     assert "PRIVATE KEY" not in (tmp_path / RECORD_NAME).read_text()
-    with pytest.raises(InvalidOptionError, match="other on_encrypted, private_keys"):
+    with pytest.raises(InvalidOptionError, match="other private_keys, on_encrypted"):
         export_topic(topic, tmp_path, "jsonl", on_encrypted="null")
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from unittest import mock
 
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -63,7 +64,8 @@ def read(actor: Actor, number: int, topic: str) -> list[str]:
         for told in plan(options).told():
             actor.met()
             with using(actor, number):
-                for batch in read_partition(Partition.of(told), options.storage, ["value"], options.scan):
+                scan = replace(options.scan, columns=("value",))
+                for batch in read_partition(Partition.of(told), options.storage, scan):
                     found += [value.decode() for value in batch.column("value").to_pylist()]
     return found
 

@@ -226,7 +226,7 @@ def test_schemas_and_numbers_that_are_none(tmp_path: Path) -> None:
         with pytest.raises(InvalidOptionError, match="versions of messages do not matter"):
             topic.scan(values="json", schema_version=version)
     for rows in ("x", -1, True, 1.0):
-        with pytest.raises(InvalidOptionError, match=r"rows="):
+        with pytest.raises(InvalidOptionError, match=r"limit="):
             topic.json_type(rows)
     for schema in (pa.struct([("a", pa.duration("s"))]), {"type": "record"}):
         with pytest.raises(InvalidSchemaError):

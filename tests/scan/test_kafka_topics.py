@@ -76,11 +76,10 @@ def test_times_beyond_a_column_are_counted_by_each_kind_of_scan(tmp_path: Path) 
             report = ScanReport()
             assert scan.to_arrow(report)["event_time"].null_count == 2
             assert report.undecodable == wanted
-        report = ScanReport()
-        assert scan.count(report) == 3
-    bare = topic.scan(["value"])
-    assert bare.to_arrow().num_rows == 3
-    assert bare.undecodable == []
+        assert scan.count() == 3
+    report = ScanReport()
+    assert topic.scan(["value"]).to_arrow(report).num_rows == 3
+    assert report.undecodable == []
     report = export_topic(topic, tmp_path / "out", "jsonl")
     assert report.undecodable == wanted
     assert export_topic(topic, tmp_path / "out", "jsonl").undecodable_before == 1

@@ -129,12 +129,12 @@ def test_a_batch_with_a_gap(tmp_path):
     """Bookies that are read past damage leave gaps in batches: outcomes go by the ids of entries."""
     entries = [(0, None), (1, None), (1, None), (0, COMMIT), (0, None), (0, ABORT)]
     scan = Ledgers([("next", entries)]).topic(tmp_path).scan()
-    ((place, batch),) = read_entries(scan.ledgers, Reach.of(range(1)))
+    ((place, batch),) = read_entries(scan.parts[0].ledgers, Reach.of(range(1)))
     left = np.array([0, 3, 4, 5])
     gapped = EntryBatch(0, batch.buffer, batch.offsets[left], batch.lengths[left], left)
     walked = walk_metadata(gapped)
     rows = rows_in_transactions(walked, np.ones(left.size, bool))
-    outcomes = TransactionOutcomes(scan.ledgers, {}, is_damage_skipped=True)
+    outcomes = TransactionOutcomes(scan.parts[0].ledgers, {}, is_damage_skipped=True)
     outcomes.look_ahead(place, gapped, walked, rows)
     assert outcomes.are_visible(place, gapped, walked, rows) == [True, True, False, True]
     assert outcomes.first_open(place, gapped, walked, rows) is None

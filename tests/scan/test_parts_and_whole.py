@@ -49,7 +49,7 @@ def parts_of(scan: Scan, cuts: list[Place]) -> list[pa.Table]:
 
 
 def by_ledger(scan: Scan) -> list[pa.Table]:
-    return parts_of(scan, [Place(number, 0) for number in range(len(scan.ledgers) + 1)])
+    return parts_of(scan, [Place(number, 0) for number in range(len(scan.parts[0].ledgers) + 1)])
 
 
 def test_parts_of_a_chunked_message_ten_ledgers_apart_are_joined(tmp_path: Path) -> None:

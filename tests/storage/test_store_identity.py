@@ -10,6 +10,7 @@ import pytest
 from fsspec.spec import AbstractFileSystem
 
 from ledgerfs import open_bucket
+from ledgerfs.scan.options import ScanOptions
 from ledgerfs.storage.store_identity import identity_of
 from ledgerfs.vfs.views.ledger_tables import LedgerTables
 from tests.support.ledgers import offload, put_in_folder
@@ -123,7 +124,7 @@ def test_rendered_files_of_two_endpoints_are_two(bucket_folder: Path) -> None:
     """The same URL, ledger, sizes and versions: only the endpoint is another one."""
     ref = open_bucket(str(bucket_folder)).catalog.ref(0)
     keys = {
-        LedgerTables(open_bucket("s3://tier", {"endpoint_url": f"http://{host}"}), {}).key(ref, "parquet")
+        LedgerTables(open_bucket("s3://tier", {"endpoint_url": f"http://{host}"}), ScanOptions()).key(ref, "parquet")
         for host in ("one", "two")
     }
     assert len(keys) == 2
@@ -131,4 +132,4 @@ def test_rendered_files_of_two_endpoints_are_two(bucket_folder: Path) -> None:
 
 def test_rendered_files_of_a_bucket_that_cannot_be_told_apart_are_shared_with_none(bucket_folder: Path) -> None:
     ref = open_bucket(str(bucket_folder)).catalog.ref(0)
-    assert len({LedgerTables(open_bucket("memory://x"), {}).key(ref, "parquet") for _ in range(2)}) == 2
+    assert len({LedgerTables(open_bucket("memory://x"), ScanOptions()).key(ref, "parquet") for _ in range(2)}) == 2
