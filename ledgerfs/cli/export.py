@@ -1,5 +1,7 @@
 """``ledgerfs export``: a topic as Parquet, JSON lines, Arrow or CSV."""
 
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +19,23 @@ if TYPE_CHECKING:
 
 _ELSEWHERE = "To a store: ledgerfs spark export --to URL."
 _MOST_NAMED = 10
-_KINDS = ("parquet", "jsonl", "arrow", "csv")
+_STREAM = Path("-")
+_BINARY = ("parquet", "arrow")
+_KINDS = (*_BINARY, "jsonl", "csv")
+
+
+class _FolderOrStream(LocalPath):
+    """A path of this machine, or ``-`` for standard output."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:  # noqa: ANN401
+        """Return the path."""
+        return _STREAM if value == "-" else super().convert(value, param, ctx)
 
 
 @command()
 @bucket_argument
 @click.argument("topic")
-@click.argument("out", metavar="OUT", type=LocalPath(_ELSEWHERE))
+@click.argument("out", metavar="OUT", type=_FolderOrStream(_ELSEWHERE))
 @click.option(
     "--format", "kind", type=click.Choice(_KINDS), default="parquet", show_default=True, help="What to write."
 )
@@ -36,6 +48,7 @@ def export(
     """Write the messages of a topic to files in the folder OUT, one a ledger.
 
     A file is whole or not there. Run it again after an interruption, or when the topic has grown: finished files are kept.
+    With - as OUT all messages are one stream on standard output, which is complete if the exit code is 0.
 
     Exit code 1: damaged entries are missing in the files, values could not be decoded, or rows may be missing since a ledger is gone. All
     are named. Values of messages that name no schema are null, which is reported, and no error.
@@ -48,7 +61,14 @@ def export(
       ledgerfs export s3://tier public/default/orders orders/ --on-corrupt skip
       ledgerfs export s3://tier public/default/orders orders/ --values typed --flatten
       ledgerfs export s3://tier public/default/events events/ --values json --flatten --format csv
+      ledgerfs export s3://tier public/default/orders - --format jsonl --start -1h | jq .key
     """
+    if out == _STREAM:
+        if overwrite:
+            raise click.UsageError("--overwrite is of folders, and - is standard output", context)
+        if _write_stream(bucket, topic, kind, scan):
+            context.exit(1)
+        return
     # This imports pyarrow and numba, which --help does not need.
     from ledgerfs.export.export import export_listed
     from ledgerfs.export.folder_lock import locked
@@ -75,3 +95,30 @@ def export(
     say(f"{out}: {report.written:,} files, {report.rows:,} messages, {human_size(report.size)}{kept}")
     if is_damaged or report.held or report.skipped_before or report.undecodable_before:
         context.exit(1)
+
+
+def _write_stream(bucket: "Bucket", topic: str, kind: str, options: dict[str, Any]) -> bool:
+    """Write the messages of a topic as one file to standard output; return whether there was damage."""
+    # As above.
+    from ledgerfs.scan.report import ScanReport
+    from ledgerfs.tables.table_files import write_table
+
+    if sys.stdout.isatty() and kind in _BINARY:
+        raise click.UsageError(f"a terminal cannot show {kind}: redirect the output, or take --format jsonl or csv")
+    with progress() as update:
+        bucket.load_catalog(update)
+    announce_compiling()
+    report, scan = ScanReport(), bucket.topic(topic).scan(**options)
+    with progress(in_bytes=True) as update:
+        read, total = 0, sum(ledger.ref.length for part in scan.parts for ledger in part.ledgers)
+
+        def add(size: int) -> None:
+            nonlocal read
+            read += size
+            update(scan.topic, read, total)
+
+        rows = write_table(replace(scan, on_read=add).batches(report), scan.schema, sys.stdout.buffer, kind)
+    sys.stdout.buffer.flush()
+    is_damaged = say_left_out(report)
+    say(f"{rows:,} messages")
+    return is_damaged

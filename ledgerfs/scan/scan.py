@@ -189,9 +189,10 @@ class Scan:
 
     def rows(self, report: ScanReport | None = None) -> "Iterator[Message]":
         """Yield the rows as `Message` objects, which have all columns of the message table: for few rows, not for speed."""
-        from ledgerfs.scan.message_by_id import COLUMNS, Message  # imports this module
+        from ledgerfs.scan.message_by_id import COLUMNS, Message  # only for this
 
-        for batch in self.with_columns(COLUMNS).batches(report):
+        values = None if self.values is None else replace(self.values, flatten=False)
+        for batch in replace(self, values=values).with_columns(COLUMNS).batches(report):
             for place in range(batch.num_rows):
                 yield Message.of(batch.slice(place, 1))
 

@@ -5,8 +5,11 @@ import signal
 import time
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from ledgerfs import open_bucket
 from ledgerfs.tables.table_files import TABLE_KINDS
 from tests.support.commands import run as run_process
 from tests.support.commands import running
@@ -54,6 +57,31 @@ def test_damage_is_exit_code_1_each_time(tmp_path: Path) -> None:
         run("export", url, "orders", str(tmp_path / "2"), "--on-corrupt", "skip", code=1).stderr.decode().splitlines()
     )
     assert lines[0].endswith("1 damaged entries were left out before")
+
+
+def test_a_stream_has_the_messages_of_all_files(golden_url: str, tmp_path: Path) -> None:
+    topic = open_bucket(golden_url).topic(PLAIN)
+    for kind in TABLE_KINDS:
+        done = run_process("export", golden_url, PLAIN, "-", "--format", kind, "--transactions", "readable")
+        (tmp_path / f"all.{kind}").write_bytes(done.stdout)
+        assert done.stderr == b"600 messages\n"
+    scan = topic.scan(transactions="readable")
+    assert pq.read_table(tmp_path / "all.parquet").equals(scan.to_arrow())
+    assert pa.ipc.open_file(tmp_path / "all.arrow").read_all().equals(scan.to_arrow())
+    assert len((tmp_path / "all.jsonl").read_bytes().splitlines()) == 600
+    done = run("export", golden_url, PLAIN, "-", "--format", "jsonl", "--columns", "key", "--key", "k1")
+    assert done.stdout == b'{"key":"k1"}\n' * topic.count(key="k1")
+
+
+def test_a_stream_that_lacks_messages_ends_with_1(tmp_path: Path) -> None:
+    good = frame(metadata(), b"value")
+    url = put_in_folder(tmp_path, offload([good, good[:-1] + b"?", good]))
+    command = ("export", url, "orders", "-", "--format", "jsonl", "--columns", "entry_id")
+    done = run(*command, "--on-corrupt", "skip", code=1)
+    assert done.stdout == b'{"entry_id":0}\n{"entry_id":2}\n'
+    assert b"left out 1:1" in done.stderr
+    assert b"entry 1:1: its CRC32C" in run(*command, code=1).stderr
+    assert b"--overwrite is of folders" in run(*command, "--overwrite", code=2).stderr
 
 
 # Ends that nobody wants.
