@@ -25,7 +25,7 @@ from tests.support.ledgers import offload, put_in_folder
 ROOT = Path(__file__).parent.parent
 PACKAGES = [ledgerfs, ledgerfs.spark, ledgerfs.vfs, ledgerfs.testing]
 WANTED = (
-    "open_bucket Bucket Topic Scan Message LedgerReader TopicInfo verify plan_repair export_topic import_rows copy_ledgers "
+    "open_bucket Bucket Topic Scan ScanOptions ScanReport Message LedgerReader TopicInfo verify plan_repair export_topic import_rows copy_ledgers "
     "errors"
 )
 HEAVY = ["numpy", "numba", "pyarrow", "fsspec", "s3fs", "pandas", "pyspark", "click", "rich"]

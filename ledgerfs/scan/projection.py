@@ -107,10 +107,11 @@ class Projection:
         if self.values is not None and decode is not None:
             values, keep = decode(batch)
             of_values = dict(zip(env_names(self.values), self.values.columns_of(values), strict=True))
+        if keep is not None and not keep.all():
+            kept = pa.array(keep)
+            batch, of_values = batch.filter(kept), {name: one.filter(kept) for name, one in of_values.items()}
         columns = [of_values[name] if name in of_values else batch[name] for name in self._table.names]
         table = pa.RecordBatch.from_arrays(columns, schema=self._table) if columns else batch.select([])
-        if keep is not None:
-            table = table.filter(pa.array(keep))
         if self.condition is not None and not self.on_messages:
             table = table.filter(self.condition)
         if not self._names:

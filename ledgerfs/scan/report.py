@@ -42,6 +42,12 @@ class ScanReport:
     bases: list[Basis] = field(default_factory=list)
     is_whole: bool = False
 
+    def begin(self, topic: str, missing: Sequence[MissingLedger]) -> None:
+        """Begin with a read: a report has what one read found out, and nothing of an earlier one."""
+        self.topic, self.missing, self.is_whole = topic, missing, False
+        for found in (self.skipped, self.incomplete, self.undecodable, self.bases):
+            found.clear()
+
     @property
     def is_final(self) -> bool:
         """Whether all was read, and no ledger that is uploaded later, before, between or after the others, can change the rows.

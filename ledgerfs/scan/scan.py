@@ -99,7 +99,7 @@ class Scan:
     def batches(self, report: ScanReport | None = None) -> Iterator[pa.RecordBatch]:
         """Read the rows, batch by batch; raises `MissingLedgerError`, and the errors of reading."""
         report = ScanReport() if report is None else report
-        report.topic, report.missing = self.topic, self.missing
+        report.begin(self.topic, self.missing)
         self.require_all()
         return self._rows(report)
 
