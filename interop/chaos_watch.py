@@ -4,11 +4,13 @@ What is seen to be gone was gone before, so nothing that is said here to be gone
 """
 
 import json
+import re
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
@@ -22,6 +24,7 @@ from ledgerfs_cluster.zookeeper.changes import LOCK_PATH
 from ledgerfs_cluster.zookeeper.node import Node
 
 _EVERY_S = 0.2
+_DELETED = re.compile(r"closed & deleted ledger (\d+) in cursor")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +159,15 @@ class Watcher:
                     )
         return found
 
-    def marked_gone_early(self, grace_ms: int) -> list[str]:
-        """Return what is said against deletions before the grace of their record was over."""
+    def marked_gone_early(self, grace_ms: int, by_brokers: Collection[int] = ()) -> list[str]:
+        """Return the deletions before the grace of their record was over, without ledgers that brokers deleted.
+
+        A cursor's ledger that failed is in no list any more, so it is marked; the broker that had it deletes it, whenever it gets to that.
+        """
         found = []
         for path, one in self.marked.items():
+            if one.kind is RecordKind.ORPHAN and one.ledger_id in by_brokers:
+                continue
             gone = [self.copies_gone_ms.get(one.ledger_id)]
             if one.kind is RecordKind.OBJECTS:
                 gone = [self.objects_gone_ms.get(name) for name in (one.key.data_key, one.key.index_key)]
@@ -181,6 +189,12 @@ class Watcher:
                         f"{topic}: ledger {ledger_id} is gone {gone_ms - one.closed_ms} ms after it was closed"
                     )
         return found
+
+
+def deleted_by_brokers(log: Path) -> set[int]:
+    """Return the ids of the ledgers of cursors that a broker deleted, by its log."""
+    with log.open(errors="replace") as lines:
+        return {int(found[1]) for line in lines if (found := _DELETED.search(line)) is not None}
 
 
 def records_now(nodes: KazooClient) -> Iterator[JournalRecord]:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from interop import chaos
+from interop.chaos_watch import deleted_by_brokers
 from interop.java_client import JavaClient, Lines
 from interop.keys import KeyPair
 from interop.lasting_producer import LastingProducer
@@ -58,7 +59,7 @@ def check(live: LiveCluster, outcome: chaos.Outcome) -> None:
     print(f"{len(outcome.chaos.kills):7} kills of the service in all", flush=True)
     print(f"{len(live.s3.unfinished_uploads()):7} unfinished uploads, of the service and of brokers", flush=True)
     _require_all_read(outcome)
-    _require_in_time(outcome)
+    _require_in_time(outcome, deleted_by_brokers(live.cluster.processes.log("broker")))
     idle = [name for name, count in done.items() if not count]
     assert idle == [], f"nothing was {idle}\n{outcome.history}"
     if outcome.is_long:
@@ -89,12 +90,13 @@ def _told(topic: str, numbers: list[int], sent: int) -> str:
     return f"{topic}: {len(numbers)} messages, {numbers[:5]} … {numbers[-5:]} of {sent}"
 
 
-def _require_in_time(outcome: chaos.Outcome) -> None:
+def _require_in_time(outcome: chaos.Outcome, by_brokers: set[int]) -> None:
     watcher, kept = outcome.watcher, chaos.topics(chaos.KEPT)
     # A broker that loads a topic forgets a last ledger that has no entries.
     gone = [(one, watcher.seen[topic][one]) for topic in kept for one in watcher.gone_ms[topic]]
     assert [ledger_id for ledger_id, one in gone if one.entries] == [], outcome.history
-    early = watcher.copies_gone_early(kept, chaos.LAG_S * 1000) + watcher.marked_gone_early(chaos.GRACE_S * 1000)
+    early = watcher.copies_gone_early(kept, chaos.LAG_S * 1000)
+    early += watcher.marked_gone_early(chaos.GRACE_S * 1000, by_brokers)
     if outcome.is_long:
         early += watcher.trimmed_early(chaos.topics(chaos.BRIEF), chaos.RETENTION_S * 1000)
     assert early == [], f"{early}\n{outcome.history}"

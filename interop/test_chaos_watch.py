@@ -45,6 +45,7 @@ def test_what_is_deleted_within_its_grace_is_told() -> None:
     assert marked(watcher(copies_gone_ms={7: 3_000}), RecordKind.ORPHAN).marked_gone_early(2_000) == []
     told = marked(watcher(copies_gone_ms={7: 2_999}), RecordKind.ORPHAN).marked_gone_early(2_000)
     assert told == ["orphan-7 is gone 1999 ms after it was marked"]
+    assert marked(watcher(copies_gone_ms={7: 2_999}), RecordKind.ORPHAN).marked_gone_early(2_000, {7}) == []
     seen = marked(watcher(copies_gone_ms={7: 1_001}), RecordKind.OBJECTS)
     seen.objects_gone_ms[f"{_UUID}-ledger-7"] = 3_000
     assert seen.marked_gone_early(2_000) == []
