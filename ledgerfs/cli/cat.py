@@ -39,6 +39,7 @@ def cat(bucket: "Bucket", paths: tuple[str, ...]) -> None:
         for path in paths:
             opened = tree_of(bucket).open(path)
             for start in range(0, opened.size, _CHUNK):
-                opened.send(start, start + _CHUNK, descriptor)
+                end = min(start + _CHUNK, opened.size)
+                opened.send(start, end, descriptor)
                 if is_watched:
-                    update(path, min(start + _CHUNK, opened.size), opened.size)
+                    update(path, end, opened.size)

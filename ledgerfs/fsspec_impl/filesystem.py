@@ -317,8 +317,9 @@ class LedgerFileSystem(AbstractFileSystem):
         try:
             with part.open("xb") as out:
                 for start in range(0, opened.size, _COPY_SIZE):
-                    opened.send(start, start + _COPY_SIZE, out.fileno())
-                    callback.relative_update(min(_COPY_SIZE, opened.size - start))
+                    end = min(start + _COPY_SIZE, opened.size)
+                    opened.send(start, end, out.fileno())
+                    callback.relative_update(end - start)
             part.replace(target)
         finally:
             part.unlink(missing_ok=True)

@@ -1,22 +1,23 @@
 """An open file of the tree, with the seeking, line reading and pickling that fsspec gives every file.
 
-pyarrow reads a data set over a Python filesystem with threads of its own, which let go of a file a little after it is read. When the
-program ends in between, such a thread asks for an interpreter that is gone, and the process aborts (``terminate called without an active
-exception``, exit code 134), though all was done. Seen with pyarrow 26 and fsspec's own local filesystem alike. So a program that ends
-within a tenth of a second of such a read waits for the rest of it.
+pyarrow reads a data set over a Python filesystem with threads of its own, which drop a file a little after it is read. When the program
+exits in between, such a thread needs an interpreter that is gone, and the process aborts (``terminate called without an active exception``,
+exit code 134), though all was done. Seen with pyarrow 26 and fsspec's own local filesystem alike. So a program that exits waits until such
+files are dropped, a tenth of a second at most.
 """
 
 import atexit
-import math
 import sys
 import time
-from typing import Any, ClassVar
+from typing import Any
+from weakref import WeakValueDictionary
 
 from fsspec.spec import AbstractBufferedFile
 
-from ledgerfs.vfs.tree import OpenFile
+from ledgerfs.catalog.file_reader import FileReader
 
 _ARROW_SECONDS = 0.1
+_POLL_SECONDS = 0.002
 
 
 class LedgerFile(AbstractBufferedFile):
@@ -26,21 +27,22 @@ class LedgerFile(AbstractBufferedFile):
     ``cache_type`` names one.
     """
 
-    last_use: ClassVar[float] = -math.inf
-    """When any file was opened or read last, by `time.monotonic`."""
-
     def __init__(
         self,
         fs: Any,  # noqa: ANN401  (fsspec is not typed)
         path: str,
-        opened: OpenFile,
+        opened: FileReader,
         cache_type: str = "none",
         **options: Any,  # noqa: ANN401
     ) -> None:
-        LedgerFile.last_use = time.monotonic()
-        self._opened: OpenFile | None = opened
+        self._opened: FileReader | None = opened
         self._is_cached = cache_type != "none"
         super().__init__(fs, path, mode="rb", size=opened.size, cache_type=cache_type, **options)
+        if not self._is_cached:
+            # It refers to this file, which would then be dropped by the next garbage collection only.
+            self.cache = None
+        if "pyarrow._dataset" in sys.modules:
+            _of_arrow[id(self)] = self
 
     def read(self, length: int | None = -1) -> bytes:
         """Return the next ``length`` bytes, all that are left if it is negative or None."""
@@ -48,7 +50,7 @@ class LedgerFile(AbstractBufferedFile):
             data: bytes = super().read(-1 if length is None else length)
             return data
         end = self.size if length is None or length < 0 else min(self.size, self.loc + length)
-        data = self._fetch_range(self.loc, max(self.loc, end))
+        data = self._fetch_range(self.loc, end)
         self.loc += len(data)
         return data
 
@@ -57,8 +59,10 @@ class LedgerFile(AbstractBufferedFile):
         if self._opened is None or self._is_cached:
             count: int = super().readinto(buffer)
             return count
-        count = self._opened.read_into(self.loc, memoryview(buffer).cast("B"))
-        LedgerFile.last_use = time.monotonic()
+        target = memoryview(buffer).cast("B")
+        count = max(0, min(len(target), self.size - self.loc))
+        if count:
+            self._opened.read_into(self.loc, target[:count])
         self.loc += count
         return count
 
@@ -70,14 +74,16 @@ class LedgerFile(AbstractBufferedFile):
     def _fetch_range(self, start: int, end: int) -> bytes:
         if self._opened is None:
             raise ValueError("I/O operation on closed file.")
-        found = self._opened.read(start, end)
-        LedgerFile.last_use = time.monotonic()
-        return found
+        return self._opened.read(start, end) if start < end else b""
+
+
+_of_arrow: WeakValueDictionary[int, LedgerFile] = WeakValueDictionary()
+"""Files that pyarrow's data sets may hold, by `id`: those that were opened after ``pyarrow.dataset`` was imported."""
 
 
 @atexit.register
 def wait_for_arrow() -> None:
-    """Let pyarrow's threads run until a tenth of a second after the last read, if the program used data sets."""
-    left = LedgerFile.last_use + _ARROW_SECONDS - time.monotonic()
-    if left > 0 and "pyarrow._dataset" in sys.modules:
-        time.sleep(left)
+    """Wait until pyarrow's threads have dropped the files of data sets, a tenth of a second at most."""
+    deadline = time.monotonic() + _ARROW_SECONDS
+    while _of_arrow and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)

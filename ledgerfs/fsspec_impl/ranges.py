@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from ledgerfs.catalog.file_reader import FileReader
 from ledgerfs.errors import LedgerfsError
-from ledgerfs.vfs.tree import OpenFile
 
 Bounds = int | list[int | None] | None
 """Where ranges begin or end: an offset of each, or one for all; negative ones count from the end, None is the file's start or end."""
@@ -13,14 +13,14 @@ Bounds = int | list[int | None] | None
 _THREADS = 8
 
 
-def inside(opened: OpenFile, start: int | None, end: int | None) -> tuple[int, int]:
+def inside(opened: FileReader, start: int | None, end: int | None) -> tuple[int, int]:
     """Return a range as Python's slices mean it: negative offsets count from the end."""
     low, high, _step = slice(start, end).indices(opened.size)
     return low, max(low, high)
 
 
 def read_ranges(
-    open_file: Callable[[str], OpenFile], paths: list[str], starts: Bounds, ends: Bounds, on_error: str
+    open_file: Callable[[str], FileReader], paths: list[str], starts: Bounds, ends: Bounds, on_error: str
 ) -> list[Any]:
     """Return the ranges, in their order; with ``on_error="return"`` an error takes the place of its range."""
     if not isinstance(paths, list):
@@ -46,7 +46,7 @@ def read_ranges(
 
 
 def _of_file(
-    open_file: Callable[[str], OpenFile], path: str, ranges: Sequence[tuple[int | None, int | None]], on_error: str
+    open_file: Callable[[str], FileReader], path: str, ranges: Sequence[tuple[int | None, int | None]], on_error: str
 ) -> list[Any]:
     """Return the ranges of one file, near ones read together; a range that fails does not hide the others."""
     try:

@@ -10,11 +10,6 @@ from ledgerfs.vfs.tree import Node
 BLOCK_BYTES = 1 << 20
 """How many bytes tools should read at a time (``st_blksize``)."""
 
-UNREADABLE_BYTES = 1 << 40
-"""The size shown for a file that cannot be opened, and so has none. If ``stat`` failed, tools would take the file for gone: DuckDB's
-patterns skip it silently, while a failing ``open`` is seen. It is larger than any file: the kernel may remember it after the file is
-repaired, and then finds the true end by reading, while a smaller size would cut the file."""
-
 _FILE, _DIRECTORY = stat.S_IFREG, stat.S_IFDIR
 
 
@@ -27,17 +22,21 @@ class Attributes:
     inode
         The same for the same path, in every mount of the bucket.
     size
-        Bytes; None for a file that has to be rendered before its size is known.
+        Bytes.
     changed_ms, created_ms
         When the ledger was complete in the bucket, and created in BookKeeper; ms since 1970 UTC. 0 for directories.
+    is_estimate
+        Whether the size is an estimate, since the file was not rendered yet, or cannot be opened. If ``stat`` failed for such a file,
+        tools would take it for gone: DuckDB's patterns skip it silently, while a failing ``open`` is seen.
 
     """
 
     inode: int
     is_directory: bool
-    size: int | None
+    size: int
     changed_ms: int = 0
     created_ms: int = 0
+    is_estimate: bool = False
 
     def mode(self, *, is_writable: bool) -> int:
         """Return type and permissions: everybody may read; in a writable mount the owner may add to directories."""
@@ -48,16 +47,12 @@ class Attributes:
 
 def attributes_of(node: Node) -> Attributes:
     """Return the attributes of a node of the tree."""
-    ref, missing = node.ref, node.missing
-    if missing is not None:
-        changed_ms = missing.modified_ms
-        created_ms = changed_ms if missing.created_ms is None else missing.created_ms
-        size = UNREADABLE_BYTES if node.size is None else node.size
-        return Attributes(inode_of(node.path), False, size, changed_ms, created_ms)
-    if ref is None:
+    if node.is_directory:
         return directory(node.path)
-    created_ms = ref.uploaded_ms if ref.created_ms is None else ref.created_ms
-    return Attributes(inode_of(node.path), False, node.size, ref.uploaded_ms, created_ms)
+    changed_ms, created_ms = node.times_ms
+    # Tools do not open a file without a byte.
+    size = max(1, node.estimate) if node.size is None else node.size
+    return Attributes(inode_of(node.path), False, size, changed_ms, created_ms or changed_ms, node.size is None)
 
 
 def directory(path: str) -> Attributes:

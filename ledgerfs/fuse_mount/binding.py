@@ -239,11 +239,10 @@ class Callbacks(mfusepy.Operations):
 
     def show(self, shown: Attributes, stat: Pointer) -> None:
         """Fill the kernel's structure, which has zeros, or another file's values."""
-        size = shown.size or 0
         stat.st_mode = shown.mode(is_writable=self._mounted.options.is_writable)
         stat.st_ino = shown.inode
-        stat.st_size = size
-        stat.st_blocks = -(-size // 512)
+        stat.st_size = shown.size
+        stat.st_blocks = -(-shown.size // 512)
         stat.st_blksize = BLOCK_BYTES
         stat.st_nlink = 2 if shown.is_directory else 1
         stat.st_uid, stat.st_gid = self._owner
@@ -276,7 +275,7 @@ class FuseSession(mfusepy.FUSE):
     ) -> int:
         """Fill in names, with attributes if the kernel takes them, from the one at ``offset`` on until its buffer is full.
 
-        Attributes that are not known yet are left out, and those of files that are open: the kernel asks for them when they are needed.
+        Estimates are left out, and the attributes of files that are open: the kernel asks for them when they are needed.
         """
         listing = self.operations.readdir(self._text(path), fip.contents.fh, offset)
         stat, nothing = mfusepy.c_stat(), mfusepy.c_stat(st_mode=_DIRECTORY)
@@ -286,8 +285,8 @@ class FuseSession(mfusepy.FUSE):
             plus = 0
             if shown is not None:
                 self.operations.show(shown, stat)
-                is_told = shown.size is not None and name not in left_out
-                plus = flags & _READDIR_PLUS and is_told * _FILL_DIR_PLUS
+                is_kept = not shown.is_estimate and name not in left_out
+                plus = flags & _READDIR_PLUS and is_kept * _FILL_DIR_PLUS
             if filler(buf, name, nothing if shown is None else stat, at + 1, plus):
                 break
         return 0

@@ -11,38 +11,27 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.catalog.missing_ledgers import refused_text, unplaced_text
 from ledgerfs.errors import (
-    CorruptObjectError,
-    EncryptedMessageError,
     LedgerExistsError,
     LedgerfsError,
-    MissingLedgerError,
     NotADirectoryPathError,
     NotFoundError,
     ObjectNotFoundError,
     ReadOnlyError,
     StaleObjectError,
-    UnsupportedFormatError,
 )
-from ledgerfs.fuse_mount.attributes import (
-    UNREADABLE_BYTES,
-    Attributes,
-    attributes_of,
-    directory,
-    extended_attributes,
-)
+from ledgerfs.fuse_mount.attributes import Attributes, attributes_of, directory, extended_attributes
 from ledgerfs.fuse_mount.incoming_file import IncomingFile
 from ledgerfs.fuse_mount.incoming_files import IncomingFiles
 from ledgerfs.fuse_mount.read_files import ReadFile, ReadFiles
 from ledgerfs.vfs.removal import remove_ledgers
 from ledgerfs.vfs.target import require_writable, target_of
-from ledgerfs.vfs.tree import Node, OpenFile, Tree, tree_of
+from ledgerfs.vfs.tree import Node, Tree, tree_of
 
 if TYPE_CHECKING:
     from ledgerfs.catalog.catalog import Catalog
@@ -51,9 +40,6 @@ logger = logging.getLogger("ledgerfs.mount")
 
 _TOPIC_DEPTH = 4
 """Components of a topic's directory in the view ``entries``."""
-
-_UNREADABLE = (CorruptObjectError, EncryptedMessageError, MissingLedgerError, UnsupportedFormatError)
-"""Errors of opening a file, which ``stat`` does not show."""
 
 _ATTEMPTS = 20
 """So often a file is opened, or its size looked up, while listings replace each other."""
@@ -109,7 +95,7 @@ class MountedBucket:
         return len(self._open)
 
     def attributes(self, path: str | None, handle: int | None = None) -> Attributes:
-        """Return the attributes of a path. A file that was never rendered is rendered for its size: a wrong one would cut it off.
+        """Return the attributes of a path. Reads no ledger: the size of a file that has to be rendered first is an estimate.
 
         An open file has attributes as long as it is open, even if its path is gone (None). Raises `StaleObjectError` for one that was
         replaced: the path's size is not its own.
@@ -164,18 +150,25 @@ class MountedBucket:
             raise _os_error(errno.EBADF)
         return opened
 
-    def read(self, handle: int, size: int, offset: int) -> bytes:
-        """Return bytes of an open file, fewer than asked for only at its end."""
-        with self._reading(handle) as file:
-            return file.read(offset, offset + size)
-
     def read_into(self, handle: int, offset: int, buffer: memoryview, *, is_for_cache: bool = False) -> int:
         """Fill a buffer with bytes of an open file, and return how many there were: fewer only at its end.
 
-        Bytes ``is_for_cache``, which all who have the path open are given, are refused as long as somebody has another version of it open.
+        Bytes ``is_for_cache``, which all readers of the path get, are refused while another version of it is open.
         """
-        with self._reading(handle, is_for_cache=is_for_cache) as file:
-            return file.read_into(offset, buffer)
+        opened = self.read_file(handle)
+        count = max(0, min(len(buffer), opened.file.size - offset))
+        try:
+            _require_not_replaced(opened)
+            if is_for_cache and not self.reads.may_be_cached(opened):
+                reason = "an older version is open; until it is closed, it cannot be mapped"
+                raise OSError(errno.EINVAL, f"{opened.path}: {reason}")
+            if count:
+                opened.file.read_into(offset, buffer[:count])
+            _require_not_replaced(opened)
+        except (StaleObjectError, ObjectNotFoundError):
+            self._is_outdated = True
+            raise
+        return count
 
     def create(self, path: str, thread: int) -> int:
         """Open a new file of ``entries`` for writing; raises for an invalid name, and if there is such a ledger."""
@@ -391,32 +384,18 @@ class MountedBucket:
     def _attributes(self, path: str) -> Attributes:
         """Return the attributes that are shown; files that are open and have another size are replaced."""
         for _ in range(_ATTEMPTS):
+            self._list_if_outdated()
             tree = self.tree()
-            shown = self._attributes_now(path)
-            if self.reads.show(path, shown.size, self._is_shown(tree)):
+            incoming = self.incoming.get(path)
+            if incoming is not None:
+                found = incoming.shown
+            else:
+                node = self._node(path)
+                found = directory(path) if node is None else attributes_of(node)
+            shown = self.reads.show(path, found, self._is_shown(tree))
+            if shown is not None:
                 return shown
         raise StaleObjectError("the file was replaced while its size was looked up; try again", key=path)
-
-    def _attributes_now(self, path: str) -> Attributes:
-        self._list_if_outdated()
-        incoming = self.incoming.get(path)
-        if incoming is not None:
-            return incoming.shown
-        node = self._node(path)
-        if node is None:
-            return directory(path)
-        shown = attributes_of(node)
-        if shown.size is None and node.missing is not None:
-            return replace(shown, size=UNREADABLE_BYTES)
-        if shown.size is None:
-            try:
-                shown = replace(shown, size=self.tree().open(path).size)
-            except (StaleObjectError, ObjectNotFoundError):
-                self._is_outdated = True
-                raise
-            except _UNREADABLE:
-                return replace(shown, size=UNREADABLE_BYTES)
-        return shown
 
     def _node(self, path: str) -> Node | None:
         """Return the node at a path; None for a directory that was only made here."""
@@ -447,7 +426,7 @@ class MountedBucket:
         except (StaleObjectError, ObjectNotFoundError):
             self._is_outdated = True
             raise
-        return ReadFile(path, file, replace(attributes_of(node), size=file.size))
+        return ReadFile(path, file, replace(attributes_of(node), size=file.size, is_estimate=False))
 
     def _is_shown(self, tree: Tree) -> Callable[[], bool]:
         """Return whether a tree is still the one that is shown, as a question that can be put again."""
@@ -457,21 +436,6 @@ class MountedBucket:
         handle = next(self._handles)
         self._open[handle] = opened
         return handle
-
-    @contextmanager
-    def _reading(self, handle: int, *, is_for_cache: bool = False) -> Iterator[OpenFile]:
-        opened = self.read_file(handle)
-        try:
-            _require_not_replaced(opened)
-            if is_for_cache and not self.reads.may_be_cached(opened):
-                raise OSError(
-                    errno.EINVAL, f"{opened.path}: an older version is open; until it is closed, it cannot be mapped"
-                )
-            yield opened.file
-            _require_not_replaced(opened)
-        except (StaleObjectError, ObjectNotFoundError):
-            self._is_outdated = True
-            raise
 
     def _opened(self, handle: int) -> ReadFile | IncomingFile:
         try:

@@ -3,20 +3,21 @@
 The kernel has one page cache and one size for all who have a path open, whichever version of the file they opened. So that nobody gets
 bytes of another version, or ends where another one does:
 
-* A file is *replaced* as soon as another version of its path is opened, or another size of it is told. All further reads of it fail.
+* A file is *replaced* as soon as another version of its path is opened, or another size of it is shown. All further reads of it fail.
 * The new version is opened without the page cache as long as the old one is open: what it put there, the old one's reader would be given.
 * The kernel keeps no sizes as long as a replaced file is open: a smaller one would end it. When it asks for the size to read that file,
-  it is told an error.
+  it gets an error.
+* Estimates of a size are shown only as long as nobody has the path open. Opening it then makes the kernel ask for the size again.
 """
 
 import threading
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cachetools import LRUCache
 
+from ledgerfs.catalog.file_reader import FileReader
 from ledgerfs.fuse_mount.attributes import Attributes
-from ledgerfs.vfs.tree import OpenFile
 
 _REMEMBERED = 1 << 16
 """Of so many paths it is known what bytes the kernel may have."""
@@ -31,14 +32,14 @@ class ReadFile:
     shown
         The attributes when it was opened, which ``stat`` still shows if the path is gone.
     is_replaced
-        Whether the path was opened, or its size told, with another version since.
+        Whether the path was opened, or its size shown, with another version since.
     is_uncached
         Whether another version was open when it was opened: it is read past the page cache.
 
     """
 
     path: str
-    file: OpenFile
+    file: FileReader
     shown: Attributes
     is_replaced: bool = field(default=False, init=False)
     is_uncached: bool = field(default=False, init=False)
@@ -83,16 +84,20 @@ class ReadFiles:
                 if not self._replaced:
                     self.on_replaced(False)
 
-    def show(self, path: str, size: int | None, is_current: Callable[[], bool]) -> bool:
-        """Note the size that is told of a path; returns False if it should not be, since it is not ``is_current`` any more."""
-        if path not in self._files:
-            return True
+    def show(self, path: str, shown: Attributes, is_current: Callable[[], bool]) -> Attributes | None:
+        """Return the attributes to show of a path, and note their size; None if they are not ``is_current`` any more."""
+        if path not in self._files and not shown.is_estimate:
+            return shown
         with self._lock:
-            others = [one for one in self._files.get(path, ()) if one.shown.size != size]
+            files = self._files.get(path, ())
+            if shown.is_estimate:
+                self._cached.pop(path, None)
+                return replace(shown, size=files[-1].shown.size, is_estimate=False) if files else shown
+            others = [one for one in files if one.shown.size != shown.size]
             if others and not is_current():
-                return False
+                return None
             self._replace(others)
-            return True
+            return shown
 
     def names_in(self, directory: str) -> set[str]:
         """Return the names of a directory's files that are open."""

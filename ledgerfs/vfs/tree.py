@@ -5,7 +5,7 @@ each state of its catalog, which all of this process share.
 """
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import merge
 from operator import itemgetter
@@ -41,6 +41,8 @@ class Node:
         The ledger of a file; None for a directory, and for the file of a missing ledger.
     size
         Bytes; None for a file that has to be rendered before its size is known; 0 for a directory.
+    estimate
+        About how many bytes a file of unknown size has.
     missing
         The missing ledger of a file: the file is listed, so that the other ones are not taken for all, and opening it raises
         `MissingLedgerError`.
@@ -50,12 +52,20 @@ class Node:
     path: str
     ref: LedgerRef | None
     size: int | None
+    estimate: int = 0
     missing: MissingLedger | None = None
 
     @property
     def is_directory(self) -> bool:
         """Whether the path is a directory."""
         return self.ref is None and self.missing is None
+
+    @property
+    def times_ms(self) -> tuple[int, int | None]:
+        """When the ledger was complete in the bucket, and created in BookKeeper (None if unknown); ms since 1970 UTC."""
+        if self.missing is not None:
+            return self.missing.modified_ms, self.missing.created_ms
+        return (0, None) if self.ref is None else (self.ref.uploaded_ms, self.ref.created_ms)
 
     def require_there(self) -> None:
         """Raise `MissingLedgerError` for the file of a missing ledger."""
@@ -130,7 +140,7 @@ class Tree:
             if node.is_directory:
                 yield from self.walk(node.path)
 
-    def open(self, path: str) -> "OpenFile":
+    def open(self, path: str) -> FileReader:
         """Return a file for reading, rendered if its view needs that.
 
         Raises `NotFoundError`, `IsADirectoryPathError`, `MissingLedgerError`, and the errors of rendering, with the path in the error.
@@ -142,7 +152,7 @@ class Tree:
         self._on_read((node.ref.managed_ledger,), self.catalog)
         view = self._views[node.path.partition("/")[0]]
         try:
-            return OpenFile(view.open(self._open_ledger(node.ref)))
+            return view.open(self._open_ledger(node.ref))
         except LedgerfsError as error:
             error.path = node.path
             raise
@@ -170,14 +180,14 @@ class Tree:
         if isinstance(topic, _Topic) and match is not None and match[3] == view.suffix:
             for ref in self.catalog.copies_of(topic.managed_ledger, int(match[1])):
                 if (ref.copy == 0 and match[2] is None) or (ref.copy > 0 and match[2] == ref.uuid):
-                    return Node("/".join(parts), ref, view.size(ref))
+                    return Node("/".join(parts), ref, view.size(ref), view.estimate(ref))
         raise NotFoundError("no such file or directory", key="/".join(parts))
 
     def _files(self, prefix: str, view: View, topic: _Topic) -> Iterator[Node]:
         missing = self._missing_of(topic, view)
         unread = {one.ledger_id for one in missing if one.kind == GapKind.CONTRADICTED}
         there = (
-            (ref.ledger_id, Node(f"{prefix}{_file_name(ref, view)}", ref, view.size(ref)))
+            (ref.ledger_id, Node(f"{prefix}{_file_name(ref, view)}", ref, view.size(ref), view.estimate(ref)))
             for ref in self.catalog.refs_of(topic.managed_ledger)
             if view.lists_copies or not (ref.copy or ref.ledger_id in unread)
         )
@@ -191,45 +201,6 @@ class Tree:
             return [one for one in missing if one.kind != GapKind.CONTRADICTED]
         once = {one.ledger_id: one for one in missing if one.kind == GapKind.CONTRADICTED}
         return [one for one in missing if one.kind != GapKind.CONTRADICTED or once[one.ledger_id] is one]
-
-
-@dataclass(frozen=True, slots=True)
-class OpenFile:
-    """A file of the tree; any number of threads may read it. Its descriptors are closed when it is dropped."""
-
-    contents: FileReader
-
-    @property
-    def size(self) -> int:
-        """Bytes, exactly."""
-        return self.contents.size
-
-    @property
-    def identity(self) -> Hashable:
-        """What bytes these are: two files of one path whose identities are equal have the same ones."""
-        return self.contents.identity
-
-    def read(self, start: int, end: int) -> bytes:
-        """Return bytes ``start`` to ``end``, fewer only at the file's end."""
-        end = min(end, self.size)
-        return self.contents.read(start, end) if start < end else b""
-
-    def read_into(self, start: int, buffer: memoryview) -> int:
-        """Fill ``buffer`` with the bytes from ``start`` on; return how many there were: fewer only at the file's end."""
-        count = max(0, min(len(buffer), self.size - start))
-        if count:
-            self.contents.read_into(start, buffer[:count])
-        return count
-
-    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Return the bytes of each range, fewer only at the file's end, and fetch few others."""
-        return self.contents.read_ranges([(min(start, self.size), min(end, self.size)) for start, end in ranges])
-
-    def send(self, start: int, end: int, descriptor: int) -> None:
-        """Write the same bytes to a file descriptor, in the kernel where the content is in a local file."""
-        end = min(end, self.size)
-        if start < end:
-            self.contents.send(start, end, descriptor)
 
 
 def _file_name(ref: LedgerRef, view: View) -> str:
@@ -248,7 +219,7 @@ def _missing_node(path: str, missing: MissingLedger, view: View) -> Node:
     """Return a file that cannot be opened; its size is known in the view of the records only."""
     is_told = view.suffix == EntriesView.suffix and missing.entries is not None and missing.bytes is not None
     size = records_size(missing.bytes or 0, (missing.entries or 0) - 1) if is_told else None
-    return Node(path, None, size, missing)
+    return Node(path, None, size, missing.bytes or 0, missing)
 
 
 def _parts(path: str) -> list[str]:

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from fsspec.tests.abstract import AbstractFixtures, AbstractGetTests
 
+from ledgerfs.catalog.file_reader import FileReader
 from ledgerfs.errors import NotFoundError
 from ledgerfs.fsspec_impl import LedgerFileSystem
-from ledgerfs.vfs.tree import Node, OpenFile, Tree, tree_of
+from ledgerfs.vfs.tree import Node, Tree, tree_of
 from ledgerfs.vfs.views.info import Document
 
 LEDGER = "entries/public/golden/string/{}.entries"
@@ -54,12 +55,12 @@ class NamedTree:
             yield node
             yield from self.walk(node.path)
 
-    def open(self, path: str) -> OpenFile:
+    def open(self, path: str) -> FileReader:
         ref = self.node(path).ref
         assert ref is not None
         if path in self.contents:
             # For the one test that compares what is in its files.
-            return OpenFile(Document(self.contents[path]))
+            return Document(self.contents[path])
         return self.real.open(next(node.path for node in self.real.walk("entries") if node.ref == ref))
 
 

@@ -2,14 +2,18 @@
 
 import multiprocessing
 import threading
+import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import fsspec
+import pyarrow.dataset
 import pytest
 
-from ledgerfs.fsspec_impl import LedgerFileSystem
+from ledgerfs.fsspec_impl import LedgerFileSystem, ledger_file
 from tests.support.children import is_true_in_child
 
 if TYPE_CHECKING:  # the processes of their own, which import this module, have no use for a server
@@ -82,3 +86,27 @@ def test_instances_travel_to_other_processes(method: str, options: dict[str, Any
     expected = [piece(fs, start) for start in (0, 5_000_000)]
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context(method)) as pool:
         assert list(pool.map(piece, [fs, fs], [0, 5_000_000])) == expected
+
+
+def test_the_end_of_a_program_waits_only_while_arrow_holds_a_file(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert pyarrow.dataset
+    monkeypatch.setattr(ledger_file, "_of_arrow", WeakValueDictionary())
+    slept: list[float] = []
+    held: list[Any] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 3:
+            held.clear()
+
+    monkeypatch.setattr(ledger_file, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
+    fs = fsspec.filesystem("ledger", **options)
+    assert piece(fs, 0)
+    ledger_file.wait_for_arrow()
+    assert slept == []
+    held.append(fs.open(BLOCKS))
+    assert held[0].read(10)
+    ledger_file.wait_for_arrow()
+    assert len(slept) == 3

@@ -5,6 +5,8 @@ import mmap
 import os
 import random
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -66,53 +68,100 @@ def test_the_whole_tree_is_that_of_fsspec(mount: Mount, fs: LedgerFileSystem) ->
 
 
 FRESH = {
-    "stat": "stat -c %s {f}; wc -c < {f}; cat {f} | wc -c",
+    "stat": "wc -c < {f}; cat {f} | wc -c; stat -c %s {f}",
     "cat": "cat {f} | wc -c; stat -c %s {f}; ls -l {f} | cut -d' ' -f5",
     "cp": "cp {f} ../copy; stat -c %s ../copy; stat -c %s {f}; cmp ../copy {f} >&2 && wc -c < ../copy",
-    "wc": "wc -c < {f}; dd if={f} bs=7 status=none | wc -c; find {f} -printf '%s\\n'",
+    "dd": "dd if={f} bs=7 status=none | wc -c; wc -c < {f}; find {f} -printf '%s\\n'",
     "tail": "tail -c 10 {f} > ../end; s=$(stat -c %s {f}); echo $s; dd if={f} bs=1 skip=$((s - 10)) status=none | cmp - ../end >&2; "
     "cat {f} | wc -c; tail -c +1 {f} | wc -c",
     "sum": "sha256sum < {f} > ../sum; cat {f} | sha256sum | cmp - ../sum >&2; for i in 1 2 3; do du -b {f} | cut -f1; done",
     "cp -r": "rm -rf ../all; cp -r $(dirname {f}) ../all; stat -c %s ../all/$(basename {f}) {f}; cat ../all/$(basename {f}) | wc -c",
     "head": "head -c 5 {f} | wc -c | grep -qx 5; wc -c < {f}; grep -c '' {f} > /dev/null; cat {f} | wc -c; stat -c %s {f}",
+    "grep": "grep -a '' {f} | cmp - <(cat {f}; [ -z \"$(tail -c 1 {f} | tr -d '\\n\\0')\" ] || echo) >&2 || true; "
+    "tail -n +1 {f} | wc -c; wc -c < {f}; stat -c %s {f}",
+    "python": "{python} -c \"d = open('{f}', 'rb').read(); print(len(d), end=' ')\"; cat {f} | wc -c; stat -c %s {f}",
+    "mmap": "{python} -c \"import mmap; f = open('{f}', 'rb'); m = mmap.mmap(f.fileno(), 0, prot=1); print(len(m[:]), end=' ')\"; "
+    "cat {f} | wc -c; stat -c %s {f}",
 }
 
 
 @pytest.fixture(scope="module")
 def fresh(folder: Path) -> Iterator[Mount]:
-    """A bucket of which nothing was ever rendered, a topic for each tool."""
+    """A bucket of which nothing was ever rendered, a topic of two ledgers for each tool."""
     (folder / "fresh").mkdir()
     for number in range(len(FRESH)):
         entries = [frame(metadata(sequence_id=i), b"%d" % i * 50) for i in range(20 + number)]
         name = f"public/default/persistent/fresh-{number}"
-        put_in_folder(folder / "fresh", offload(entries, 100 + number, uuid=100 + number, name=name))
+        for ledger in (100 + number, 200 + number):
+            put_in_folder(folder / "fresh", offload(entries, ledger, uuid=ledger, name=name))
     with mounted(folder / "fresh-mount", f"file://{folder}/fresh") as made:
         yield made
 
 
 @pytest.mark.parametrize("tool", FRESH)
 @pytest.mark.parametrize("view", VIEWS)
-def test_sizes_are_true_whoever_asks_first(fresh: Mount, tool: str, view: str) -> None:
+def test_files_are_read_to_their_end_also_if_their_size_was_an_estimate(fresh: Mount, tool: str, view: str) -> None:
+    """Of the first ledger the kernel has an estimate, of the second nothing."""
     number = list(FRESH).index(tool)
-    suffix = "json" if view == "info" else view
-    path = f"{view}/public/default/fresh-{number}/{100 + number}.{suffix}"
-    said = fresh.output("set -e -o pipefail; " + FRESH[tool].format(f=path)).split()
-    assert len(said) == 3, said
-    assert len(set(said)) == 1, said
-    assert int(said[0]) == len((fresh.path / path).read_bytes()) > 100
+    for ledger in (100 + number, 200 + number):
+        path = f"{view}/public/default/fresh-{number}/{ledger}.{'json' if view == 'info' else view}"
+        if ledger < 200:
+            assert int(fresh.output(f"stat -c %s {path}")) > 0
+        command = FRESH[tool].format(f=path, python=sys.executable)
+        said = fresh.output("set -e -o pipefail; " + command).split()
+        assert len(said) == 3, said
+        assert len(set(said)) == 1, said
+        assert int(said[0]) == len((fresh.path / path).read_bytes()) > 100
 
 
-def test_listing_costs_no_request_and_renders_nothing(s3: S3Server, s3_golden: str, tmp_path: Path) -> None:
+LIBRARIES = """
+import sys
+from pathlib import Path
+import duckdb, polars, pyarrow as pa, pyarrow.parquet as pq
+way, files = sys.argv[1], sorted(Path(sys.argv[2]).iterdir())
+if way == "duckdb":
+    rows = [duckdb.sql(f"SELECT count(*) FROM '{file}'").fetchall()[0][0] for file in files]
+elif way == "polars":
+    rows = [polars.read_parquet(file).height for file in files]
+elif way == "polars scan":
+    rows = [polars.scan_parquet(file, glob=False).select(polars.len()).collect().item() for file in files]
+elif way == "mapped":
+    rows = [pa.ipc.open_file(pa.memory_map(str(file))).read_all().num_rows for file in files]
+else:
+    rows = [pq.read_table(file, memory_map=way == "arrow mapped").num_rows for file in files]
+print(*rows)
+"""
+
+
+def test_tables_are_read_by_libraries_after_they_were_listed(golden_url: str, tmp_path: Path) -> None:
+    """Each in a process of its own, which is the first that opens them: also where it maps them."""
+    wanted = None
+    for way in ("arrow", "arrow mapped", "polars", "polars scan", "duckdb", "mapped"):
+        place = tmp_path / way.replace(" ", "-")
+        with mounted(place, golden_url) as mount:
+            folder = f"{'arrow' if way == 'mapped' else 'parquet'}/{GOLDEN}/plain"
+            mount.run(f"ls -l {folder}; find {folder} -size +1; du -b {folder}; stat {folder}/*")
+            done = subprocess.run(
+                [sys.executable, "-c", LIBRARIES, way, mount.path / folder], capture_output=True, check=False
+            )
+            assert done.returncode == 0, (way, done.stderr.decode())
+            wanted = wanted or done.stdout
+            assert done.stdout == wanted != b"", way
+
+
+def test_listing_with_sizes_costs_no_request_and_renders_nothing(s3: S3Server, s3_golden: str, tmp_path: Path) -> None:
     with mounted(tmp_path, s3_golden, s3.options) as mount:
         before = mount.requests()
         found = mount.output(
             "ls; ls -R > ../listed; find . -type f | wc -l; find . -type d -name '*plain*' | wc -l; find entries -ls | wc -l"
         )
         assert found.split()[-3:-1] == ["520", "5"]
-        mount.output("ls -lR entries; du -s entries; find entries -size +1M; stat -f .; df .; getfattr -d . || true")
+        mount.output(
+            "ls -lR; du -s; find -size +1M; find -type f -exec stat {} + ; stat -f .; df .; getfattr -d . || true"
+        )
         assert mount.requests() == before
         assert not list((tmp_path / "cache").glob("files/*.file"))
-        mount.run(f"stat jsonl/{GOLDEN}/plain/26.jsonl")
+        mount.run(f"head -n 1 jsonl/{GOLDEN}/plain/26.jsonl")
         assert mount.requests() > before
         assert len(list((tmp_path / "cache").glob("files/*.file"))) == 1
 

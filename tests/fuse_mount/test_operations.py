@@ -20,6 +20,7 @@ import ledgerfs.errors
 import ledgerfs_cluster.errors
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import open_bucket
+from ledgerfs.catalog.file_reader import FileReader
 from ledgerfs.errors import (
     CorruptLedgerError,
     LedgerExistsError,
@@ -41,7 +42,7 @@ from ledgerfs.fuse_mount.operations import MountedBucket, MountOptions
 from ledgerfs.fuse_mount.processes import has_failed, is_held, process_of
 from ledgerfs.storage.folders.store import LocalStore
 from ledgerfs.vfs.removal import remove_ledgers
-from ledgerfs.vfs.tree import OpenFile, Tree
+from ledgerfs.vfs.tree import Tree
 from tests.support.children import fork
 from tests.support.ledgers import put_in_folder
 from tests.support.matrix import TOPIC, make_ledger
@@ -78,9 +79,14 @@ def ledger_20(folder: Path) -> set[str]:
 def content(mounted: MountedBucket, path: str) -> bytes:
     handle = mounted.open(path)
     try:
-        return mounted.read(handle, 1 << 30, 0)
+        return read(mounted, handle)
     finally:
         mounted.release(handle)
+
+
+def read(mounted: MountedBucket, handle: int, size: int = 1 << 20, at: int = 0) -> bytes:
+    buffer = bytearray(size)
+    return bytes(buffer[: mounted.read_into(handle, at, memoryview(buffer))])
 
 
 NUMBERS = {
@@ -196,10 +202,10 @@ def test_threads_that_crowd_it_leave_nothing_open(mounted: MountedBucket, folder
         for view, suffix in (("entries", "entries"), ("info", "json"), ("jsonl", "jsonl"))
         for number in (1, 2)
     ]
-    sizes = {file: mounted.attributes(file).size for file in files}
+    sizes = {file: len(content(mounted, file)) for file in files}
     descriptors = len(list(Path("/proc/self/fd").iterdir()))
 
-    def read(number: int) -> None:
+    def crowd(number: int) -> None:
         source = random.Random(number)
         handles: list[int] = []
         for _ in range(300):
@@ -211,7 +217,7 @@ def test_threads_that_crowd_it_leave_nothing_open(mounted: MountedBucket, folder
                 mounted.release(handles.pop(source.randrange(len(handles))))
             elif kind == 2 and handles:
                 at = source.randrange(len(wanted[1]))
-                assert mounted.read(source.choice(handles), 5000, at) == wanted[1][at : at + 5000]
+                assert read(mounted, source.choice(handles), 5000, at) == wanted[1][at : at + 5000]
             elif kind == 3:
                 assert mounted.attributes(file).size == sizes[file]
             elif kind == 4:
@@ -240,7 +246,7 @@ def test_threads_that_crowd_it_leave_nothing_open(mounted: MountedBucket, folder
 
     threads = threading.active_count()
     with ThreadPoolExecutor(12) as pool:
-        reads = [pool.submit(read, number) for number in range(10)]
+        reads = [pool.submit(crowd, number) for number in range(10)]
         writes = [pool.submit(write, number) for number in range(2)]
         for one in [*reads, *writes]:
             one.result()
@@ -290,7 +296,7 @@ def test_nobody_waits_for_a_listing(folder: Path) -> None:
                 assert [name for name, _ in mounted.entries(f"/entries/{TOPIC}")] == ["1.entries", "2.entries"]
                 assert mounted.attributes(f"/entries/{TOPIC}/1.entries").size == len(make_ledger(1).records)
                 assert content(mounted, f"/entries/{TOPIC}/1.entries") == make_ledger(1).records
-                assert mounted.read(handle, 10, 5) == make_ledger(2).records[5:15]
+                assert read(mounted, handle, 10, 5) == make_ledger(2).records[5:15]
                 assert mounted.extended_attributes(f"/entries/{TOPIC}/1.entries")
                 assert mounted.totals()[0] == 2
                 mounted.release(handle)
@@ -396,7 +402,7 @@ def test_who_opens_while_a_listing_replaces_another_gets_the_new_one(
     path, really = f"/entries/{TOPIC}/1.entries", Tree.open
     others: list[int] = []
 
-    def open_slowly(tree: Tree, at: str) -> OpenFile:
+    def open_slowly(tree: Tree, at: str) -> FileReader:
         opened = really(tree, at)
         if tree is before and not others:
             for key in make_ledger(1).objects:
@@ -409,7 +415,7 @@ def test_who_opens_while_a_listing_replaces_another_gets_the_new_one(
     before = mounted.tree()
     monkeypatch.setattr(Tree, "open", open_slowly)
     for handle in (mounted.open(path), *others):
-        assert mounted.read(handle, 1 << 30, 0) == make_ledger(1, entries=12).records
+        assert read(mounted, handle) == make_ledger(1, entries=12).records
         assert not mounted.read_file(handle).is_uncached
         mounted.release(handle)
     assert len(others) == 1

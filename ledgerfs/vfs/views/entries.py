@@ -28,6 +28,10 @@ class EntriesView:
         """Return the size; None if the length of the ledger is not known."""
         return ref.records_size if ref.length >= 0 else None
 
+    def estimate(self, ref: LedgerRef) -> int:
+        """Return the bytes of the ledger in the store."""
+        return ref.stored
+
     def open(self, ledger: LedgerReader) -> FileReader:
         """Return the records; costs no request if the layout stores them as they are."""
         records = ledger.records()

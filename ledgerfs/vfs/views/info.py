@@ -16,7 +16,10 @@ _KEPT_BYTES = 16 << 20
 """Of all documents together; one of a ledger with thousands of blocks has some hundred KiB."""
 
 _OVERHEAD = 1024
-"""About how many bytes a document takes besides its own, for its key and so on."""
+"""About how many bytes a document takes in memory besides its own, and has besides those of its blocks."""
+
+_BLOCK_BYTES = 80
+"""About how many bytes a document has of each block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,10 @@ class InfoView:
         """Return the size of a document that was made before; None for others."""
         document = self._kept(ref)
         return None if document is None else document.size
+
+    def estimate(self, ref: LedgerRef) -> int:
+        """Return what most documents have, which grow with the ledger's blocks."""
+        return _OVERHEAD + _BLOCK_BYTES * ref.cuts
 
     def open(self, ledger: LedgerReader) -> Document:
         """Return the document; the first time this asks the store about the ledger's objects."""

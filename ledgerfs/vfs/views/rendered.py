@@ -74,6 +74,10 @@ class RenderedView:
         table = self.tables.table_if_known(ref, self.kind)
         return None if table is None else self.files.size(table.key, table.state)
 
+    def estimate(self, ref: "LedgerRef") -> int:
+        """Return the bytes of the ledger in the store."""
+        return ref.stored
+
     def open(self, ledger: "LedgerReader") -> Rendered:
         """Return the file, rendered unless it is in the cache.
 

@@ -21,7 +21,11 @@ class View(Protocol):
         ...
 
     def size(self, ref: LedgerRef) -> int | None:
-        """Return the exact size of the ledger's file; None if only rendering it would tell. Costs no request."""
+        """Return the exact size of the ledger's file; None for a file that has to be rendered first. Reads no ledger."""
+        ...
+
+    def estimate(self, ref: LedgerRef) -> int:
+        """Return about how many bytes a file has whose size is not known, without a request."""
         ...
 
     def open(self, ledger: LedgerReader) -> FileReader:
