@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs.forked import ForkLock
 
 _SLICE_S = 0.2
 """After how long a thread that waits looks again whether it is to give up."""

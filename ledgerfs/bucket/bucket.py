@@ -23,9 +23,9 @@ from ledgerfs.catalog.source import Source
 from ledgerfs.catalog.topic_infos import TopicInfo, TopicInfos
 from ledgerfs.display import names_shown, printable
 from ledgerfs.errors import InvalidNameError, InvalidOptionError, UnplacedLedgersWarning, UnsupportedWriteError
+from ledgerfs.forked import ForkLock
 from ledgerfs.layouts.object_source import ObjectSource
 from ledgerfs.scan.options import ScanOptions
-from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.traffic import TrafficStats
 

@@ -12,8 +12,8 @@ from ledgerfs.catalog.layout import Progress
 from ledgerfs.catalog.missing_ledgers import refused_text
 from ledgerfs.catalog.source import Source
 from ledgerfs.errors import UnreadableObjectsWarning
+from ledgerfs.forked import ForkLock
 from ledgerfs.layouts.object_source import ObjectSource
-from ledgerfs.storage.fork_lock import ForkLock
 
 OnUnreadable = Literal["raise", "skip"]
 

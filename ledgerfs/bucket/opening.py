@@ -11,8 +11,8 @@ from ledgerfs.bucket.current_catalog import OnUnreadable
 from ledgerfs.cache.block_cache import process_cache
 from ledgerfs.catalog.layouts_known import AUTO
 from ledgerfs.catalog.source import Source, scheme_of_filesystem, url_of_paths
+from ledgerfs.forked import ForkLock
 from ledgerfs.scan.options import ScanOptions
-from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.storage.fsspec_handle import FsspecHandle
 from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.opening import open_store

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from cachetools import LRUCache
 
+from ledgerfs.forked import ForkLock, start_again_in_child
 from ledgerfs.formats.buffers import Buffer
-from ledgerfs.storage.fork_lock import ForkLock
 
 MOST_BYTES = 1 << 30
 """Default of the most bytes that the process keeps; a quarter of its memory if that is less."""
@@ -140,11 +140,13 @@ class BlockCache:
 
     """
 
+    _reserved: int
+
     def __init__(self, budget: int) -> None:
         self._lock = ForkLock()
         self._budget = budget
-        self._reserved = 0
-        self._clear()
+        self.after_fork()
+        start_again_in_child(self)
 
     @property
     def budget(self) -> int:
@@ -166,7 +168,6 @@ class BlockCache:
         """Begin to read bytes ``start`` to ``end`` of the object ``name``, which includes its version; ``fetch`` reads missing ranges."""
         read = RangeRead(self, name, start, end)
         with self._lock:
-            self._leave_parent()
             ranges = self._objects.setdefault(name, _Ranges())
             missing = [_Range(*gap, keep) for gap in _gaps(start, end, ranges.between(start, end))]
             for piece in missing:
@@ -208,7 +209,6 @@ class BlockCache:
     def reserve(self, size: int, *, is_needed: bool = False) -> bool:
         """Take bytes of the budget for parts that a reader fetches ahead, up to half of it; ``is_needed`` is always granted."""
         with self._lock:
-            self._leave_parent()
             if not is_needed and self._reserved + size > self._budget // 2:
                 return False
             self._reserved += size
@@ -280,13 +280,8 @@ class BlockCache:
             (name, _), piece = self._kept.popitem()
             self._remove(name, piece)
 
-    def _leave_parent(self) -> None:
-        """Start empty in a forked child: the parent's threads, and their reads, do not exist there."""
-        if self._process != os.getpid():
-            self._clear()
-
-    def _clear(self) -> None:
-        self._process = os.getpid()
+    def after_fork(self) -> None:
+        """Start empty: the parent's threads, and their reads, do not exist in a forked child."""
         self._reserved = 0
         self._objects: dict[Hashable, _Ranges] = {}
         self._kept: LRUCache[tuple[Hashable, int], _Range] = LRUCache(

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from ledgerfs.cache.untrusted_folders import open_in_own_folder, require_own_folder
 from ledgerfs.errors import CacheWriteError, InvalidOptionError
+from ledgerfs.forked import ForkLock, run_in_child
 from ledgerfs.formats.local_paths import local_path
-from ledgerfs.storage.fork_lock import ForkLock
 
 _LOG = logging.getLogger("ledgerfs.cache")
 _MAX_BYTES = 10 << 30
@@ -96,7 +96,7 @@ class CacheFolder:
             path = Path(tempfile.mkdtemp(prefix="ledgerfs-"))
         except OSError:
             raise CacheWriteError(f"{error}; name a folder that can be written: {HINT}") from error
-        atexit.register(_remove, path, os.getpid())
+        _temporary.add(path)
         _LOG.warning(
             "files cannot be kept in %s (%s); until this process ends they are kept in %s", self.path, error, path
         )
@@ -173,7 +173,13 @@ def _bytes_of_environment() -> int:
     return int(text)
 
 
-def _remove(path: Path, process: int) -> None:
-    """Remove a temporary folder at the end of the process that made it; a forked child leaves it."""
-    if os.getpid() == process:
+_temporary: set[Path] = set()
+"""Folders that are removed at the end of the process; a forked child leaves those of its parent."""
+
+run_in_child(_temporary.clear)
+
+
+@atexit.register
+def _remove_temporary() -> None:
+    for path in _temporary:
         shutil.rmtree(path, ignore_errors=True)

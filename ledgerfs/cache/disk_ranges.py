@@ -16,8 +16,8 @@ from ledgerfs.cache.disk_files import DiskFiles
 from ledgerfs.cache.disk_sweep import is_behind, room, sweep
 from ledgerfs.cache.sealed_file import SealedWriter
 from ledgerfs.cache.untrusted_folders import open_own_folder
+from ledgerfs.forked import ForkLock, start_again_in_child
 from ledgerfs.formats.buffers import Buffer
-from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.objects import ObjectStat, ReadRequest
 from ledgerfs.storage.reading_threads import ReadingThreads
@@ -50,15 +50,8 @@ class DiskRanges:
     """
 
     __slots__ = (
-        "_files",
-        "_forgotten",
-        "_identity",
-        "_lock",
-        "_paused_until",
-        "_process",
-        "_queued",
-        "_quiet_until",
-        "_store",
+        *("__weakref__", "_files", "_forgotten", "_identity", "_lock"),
+        *("_paused_until", "_queued", "_quiet_until", "_store"),
     )
 
     def __init__(self, store: RawStore, files: DiskFiles, identity: str) -> None:
@@ -66,10 +59,14 @@ class DiskRanges:
         self._files = files
         self._identity = identity
         self._lock = ForkLock()
-        self._process = os.getpid()
-        self._queued = 0
         self._forgotten = 0
         self._paused_until = self._quiet_until = 0.0
+        self.after_fork()
+        start_again_in_child(self)
+
+    def after_fork(self) -> None:
+        """Start with an empty queue: its writers are the parent's."""
+        self._queued = 0
 
     def start(self, request: ReadRequest) -> "Future[Buffer]":
         """Begin to read, as `RawStore.start`."""
@@ -175,10 +172,8 @@ class DiskRanges:
                 sweep(folder.path, self._files.bound, is_full=True)
 
     def _has_room(self) -> bool:
-        """Take a place in the queue; false if it is full. A forked child has a queue of its own."""
+        """Take a place in the queue; false if it is full."""
         with self._lock:
-            if self._process != os.getpid():
-                self._process, self._queued = os.getpid(), 0
             if self._queued == _QUEUE:
                 return False
             self._queued += 1

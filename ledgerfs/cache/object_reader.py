@@ -1,13 +1,12 @@
 """The reads of one reader in an object: ranges anywhere, and parts fetched ahead while it goes forward."""
 
-import os
 from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from ledgerfs.cache.object_window import Parts, open_parts
 from ledgerfs.cache.read_ahead import cut_parts
-from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs.forked import ForkLock, start_again_in_child
 from ledgerfs.storage.object_store import ObjectStore
 from ledgerfs.storage.objects import ObjectStat, ReadRequest
 
@@ -38,23 +37,26 @@ class ObjectReader:
     A read that begins where the last one ended, or at ``start``, opens a window ahead; two reads elsewhere in a row, or an error, close it.
     """
 
-    __slots__ = ("_ahead", "_end", "_expected", "_held", "_lock", "_object", "_process", "_store", "_strays")
+    __slots__ = ("__weakref__", "_ahead", "_end", "_expected", "_held", "_lock", "_object", "_store", "_strays")
 
     def __init__(self, store: ObjectStore, stat: ObjectStat, start: int, end: int) -> None:
         self._store = store
         self._object = stat
         self._end = end
         self._expected = start
-        self._strays = 0
+        self._lock = ForkLock()
+        self.after_fork()
+        start_again_in_child(self)
+
+    def after_fork(self) -> None:
+        """Start again: another thread of the parent may have been in the middle of taking a part."""
         self._ahead: Parts | None = None
         self._held: deque[_Held] = deque()
-        self._lock = ForkLock()
-        self._process = os.getpid()
+        self._strays = 0
 
     def read(self, start: int, end: int) -> list[memoryview]:
         """Return bytes ``start`` to ``end`` in pieces; raises as `ObjectStore.read`."""
         with self._lock:
-            self._leave_parent()
             if self._goes_on(start):
                 try:
                     return self._read_on(start, end)
@@ -70,7 +72,6 @@ class ObjectReader:
     def expect(self) -> None:
         """Begin to read at ``start``, before the first `read`."""
         with self._lock:
-            self._leave_parent()
             if self._ahead is None:
                 self._open(self._expected, is_known=False).peek()
 
@@ -82,12 +83,6 @@ class ObjectReader:
             self._ahead = None
             self._held.clear()
             self._strays = 0
-
-    def _leave_parent(self) -> None:
-        """Start again in a forked child: another thread of the parent may have been in the middle of taking a part."""
-        if self._process != os.getpid():
-            self._process = os.getpid()
-            self.close()
 
     def _goes_on(self, start: int) -> bool:
         if self._ahead is None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ledgerfs.cache.untrusted_folders import open_own
+from ledgerfs.forked import run_in_child
 
 PART = ".part"
 """End of a part's name."""
@@ -73,9 +74,7 @@ def _close(descriptor: int) -> None:
     os.close(descriptor)
 
 
+@run_in_child
 def _close_all() -> None:
     for descriptor in list(_locks):
         _close(descriptor)
-
-
-os.register_at_fork(after_in_child=_close_all)

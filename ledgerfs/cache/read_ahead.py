@@ -5,13 +5,14 @@ store's limit. They count in the process's budget of memory (`ledgerfs.cache.blo
 one part.
 """
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Generic, Protocol, Self, TypeVar
 
 from ledgerfs.cache.block_cache import BlockCache, process_cache
+from ledgerfs.forked import start_again_in_child
 from ledgerfs.formats.buffers import Buffer
 from ledgerfs.storage.objects import Pending
 
@@ -77,7 +78,7 @@ class ReadAhead(Generic[PartT]):
 
     """
 
-    __slots__ = ("_begin", "_cache", "_depth", "_flights", "_most", "_plan", "_process", "_taken", "_waiting")
+    __slots__ = ("__weakref__", "_begin", "_cache", "_depth", "_flights", "_most", "_plan", "_taken", "_waiting")
 
     def __init__(
         self,
@@ -89,14 +90,21 @@ class ReadAhead(Generic[PartT]):
         cache: BlockCache = process_cache,
     ) -> None:
         self._begin = begin
-        self._plan = iter(plan)
+        self._plan: Iterator[PartT] = iter(plan)
         self._waiting: PartT | None = None
         self._most = max(1, most)
         self._depth = self._most if is_known else 1
         self._cache = cache
         self._flights: deque[_Flight[PartT]] = deque()
         self._taken = 0
-        self._process = os.getpid()
+        start_again_in_child(self)
+
+    def after_fork(self) -> None:
+        """Put the parts under way back into the plan: the reads of the parent never end in a forked child."""
+        parts = [flight.part for flight in self._flights]
+        if self._waiting is not None:
+            parts.append(self._waiting)
+        self._flights, self._waiting, self._plan = deque(), None, chain(parts, self._plan)
 
     def __enter__(self) -> Self:
         return self
@@ -128,8 +136,6 @@ class ReadAhead(Generic[PartT]):
 
     def close(self) -> None:
         """End the reads under way."""
-        if self._process != os.getpid():
-            self._flights.clear()
         while self._flights:
             self.skip()
         self._plan, self._waiting = iter(()), None
@@ -139,8 +145,6 @@ class ReadAhead(Generic[PartT]):
 
     def _launch(self) -> None:
         """Begin parts until as many are under way as the reader may have, and the budget allows."""
-        if self._process != os.getpid():
-            self._begin_anew()
         while len(self._flights) < self._depth:
             if self._waiting is None:
                 self._waiting = next(self._plan, None)
@@ -161,12 +165,3 @@ class ReadAhead(Generic[PartT]):
     def _drop_first(self) -> None:
         part = self._flights.popleft().part
         self._cache.release(part.end - part.start)
-
-    def _begin_anew(self) -> None:
-        """Begin the reads again in a forked child, where those of the parent never end."""
-        self._process = os.getpid()
-        parts = [flight.part for flight in self._flights]
-        self._flights.clear()
-        for part in parts:
-            self._cache.reserve(part.end - part.start, is_needed=True)
-            self._flights.append(_Flight(part, self._begin(part)))

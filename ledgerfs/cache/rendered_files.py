@@ -13,7 +13,7 @@ from ledgerfs.cache.disk_files import DiskFiles, SealedFile
 from ledgerfs.cache.part_file import PartFile
 from ledgerfs.cache.sealed_file import ALWAYS, SealedWriter
 from ledgerfs.errors import CacheWriteError, LedgerfsError
-from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs.forked import ForkLock
 from ledgerfs.storage.single_flight import SingleFlight
 
 _LOG = logging.getLogger("ledgerfs.cache")

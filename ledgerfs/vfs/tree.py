@@ -19,9 +19,9 @@ from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.catalog.missing_ledgers import GapKind, MissingLedger, missing_error
 from ledgerfs.catalog.reader import LedgerReader
 from ledgerfs.errors import IsADirectoryPathError, LedgerfsError, NotADirectoryPathError, NotFoundError
+from ledgerfs.forked import ForkLock
 from ledgerfs.formats.record_header import records_size
 from ledgerfs.formats.topic_names import directory_of
-from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.vfs.views import FileReader, View, make_views
 from ledgerfs.vfs.views.entries import EntriesView
 from ledgerfs.vfs.views.ledger_tables import LedgerTables

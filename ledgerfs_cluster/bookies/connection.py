@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ledgerfs.errors import StoreTimeoutError, StoreUnreachableError, UnsupportedFormatError
+from ledgerfs.forked import start_again_in_child
 from ledgerfs.messages.kernels.arrays import empty
 from ledgerfs_cluster.formats.bookkeeper.replies import Replies, scan_replies
 
@@ -43,15 +44,22 @@ class BookieConnection:
         How many requests have no reply yet; negative if the bookie sent replies that nobody asked for.
     is_used
         Whether it was lent before: the bookie may have hung up since.
+    is_inherited
+        Whether a forked child has it from its parent, which speaks on it.
 
     """
 
-    __slots__ = ("_average", "_buffer", "_end", "_needed", "_socket", "_timeout_s", "address", "is_used", "outstanding")
+    __slots__ = (
+        *("__weakref__", "_average", "_buffer", "_end", "_needed", "_socket", "_timeout_s"),
+        *("address", "is_inherited", "is_used", "outstanding"),
+    )
 
     def __init__(self, address: str, timeout_s: float) -> None:
         self.address = address
         self.outstanding = 0
         self.is_used = False
+        self.is_inherited = False
+        start_again_in_child(self)
         self._timeout_s = timeout_s
         self._buffer, self._end, self._needed, self._average = _buffer(_FIRST_BUFFER), 0, 0, 0
         host, port = host_and_port(address)
@@ -61,6 +69,10 @@ class BookieConnection:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
         except OSError as error:
             raise StoreUnreachableError(f"the bookie cannot be reached: {_told(error)}", key=address) from error
+
+    def after_fork(self) -> None:
+        """Note that the parent speaks on it."""
+        self.is_inherited = True
 
     @property
     def is_quiet(self) -> bool:

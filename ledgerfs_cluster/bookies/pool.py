@@ -1,12 +1,11 @@
 """The connections of this process to bookies, and what is known of bookies: which are away, and which answer no batches."""
 
-import os
 import time
 from collections.abc import Callable
 from typing import Self
 
 from ledgerfs.errors import StoreUnreachableError
-from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs.forked import ForkLock, start_again_in_child
 from ledgerfs_cluster.bookies.connection import BookieConnection
 from ledgerfs_cluster.errors import StoppedError
 from ledgerfs_cluster.token_bucket import Bandwidth
@@ -33,13 +32,14 @@ class BookiePool:
 
     """
 
-    __slots__ = ("_away", "_bandwidths", "_idle", "_lock", "_pid", "_rate", "_single", "_timeout_s")
+    __slots__ = ("__weakref__", "_away", "_bandwidths", "_idle", "_lock", "_rate", "_single", "_timeout_s")
 
     def __init__(self, timeout_s: float, rate: float | None) -> None:
         self._timeout_s = timeout_s
         self._rate = rate
         self._lock = ForkLock()
-        self._forget()
+        self.after_fork()
+        start_again_in_child(self)
 
     def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (self._timeout_s, self._rate))
@@ -47,8 +47,6 @@ class BookiePool:
     def lease(self, address: str) -> BookieConnection:
         """Return a connection for the caller alone; raises `StoreUnreachableError`, and remembers it."""
         with self._lock:
-            if self._pid != os.getpid():
-                self._forget()
             idle = self._idle.get(address)
             if idle:
                 return idle.pop()
@@ -63,7 +61,7 @@ class BookiePool:
         connection.is_used = True
         with self._lock:
             idle = self._idle.setdefault(connection.address, [])
-            if connection.is_quiet and self._pid == os.getpid() and len(idle) < _MOST_IDLE:
+            if connection.is_quiet and not connection.is_inherited and len(idle) < _MOST_IDLE:
                 idle.append(connection)
                 return
         connection.close()
@@ -97,9 +95,8 @@ class BookiePool:
         if not bandwidth.wait(size, is_stopping):
             raise StoppedError("the service is ending: reads that wait for bookie_rate are given up", key=address)
 
-    def _forget(self) -> None:
-        self._pid = os.getpid()
-        # A forked child must not speak on its parent's connections, nor close them with a word: it drops its copies of them.
+    def after_fork(self) -> None:
+        """Drop all connections, without a word on them: the parent speaks on them."""
         self._idle: dict[str, list[BookieConnection]] = {}
         self._away: dict[str, float] = {}
         self._single: dict[str, float] = {}

@@ -20,8 +20,8 @@ from ledgerfs.cache.disk_files import DiskFiles
 from ledgerfs.cache.kept_file import KeptFile
 from ledgerfs.cache.sealed_file import SealedWriter
 from ledgerfs.errors import CorruptObjectError, ObjectNotFoundError, StoreError
+from ledgerfs.forked import ForkLock
 from ledgerfs.formats.array_types import Int64, Mask
-from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs_cluster.disks.disk_files import DiskFile, DiskListing, list_disks
 from ledgerfs_cluster.disks.reading import open_to_read
 from ledgerfs_cluster.disks.scanning import ScannedFile, scan_file

@@ -3,7 +3,7 @@
 import time
 
 from ledgerfs.catalog.layout import Progress
-from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs.forked import ForkLock
 from ledgerfs_cluster.disks.filesystem import BookieDisks
 from ledgerfs_cluster.disks.index import DiskIndex, KeptTables, index_disks
 from ledgerfs_cluster.disks.known_ledgers import KnownLedgers, known_ledgers

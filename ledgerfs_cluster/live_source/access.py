@@ -16,8 +16,8 @@ from ledgerfs.errors import (
     ObjectNotFoundError,
     StaleObjectError,
 )
+from ledgerfs.forked import ForkLock
 from ledgerfs.formats.record_header import records_size
-from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.storage.traffic import Traffic
 from ledgerfs_cluster.bookies.pool import BookiePool, shared_pool
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_path, parse_ledger_node

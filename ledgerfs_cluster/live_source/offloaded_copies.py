@@ -13,10 +13,10 @@ from ledgerfs.catalog.layout import Names
 from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.catalog.reader import LedgerReader
 from ledgerfs.errors import CorruptIndexError, CorruptLedgerError, ObjectNotFoundError, UnsupportedFormatError
+from ledgerfs.forked import ForkLock
 from ledgerfs.formats.mapfile.names import MapFileLedger
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.layouts.object_source import ObjectSource, open_layouts
-from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.storage.objects import ObjectStat
 from ledgerfs.storage.opening import open_store
 from ledgerfs.storage.store_identity import identity_of

@@ -13,7 +13,6 @@ as it was made, and sets the mark to a number of its own, at the version that th
 """
 
 import datetime as dt
-import os
 import secrets
 import struct
 import time
@@ -32,8 +31,8 @@ from ledgerfs.errors import (
     StoreUnreachableError,
     UnsupportedWriteError,
 )
+from ledgerfs.forked import ForkLock, start_again_in_child
 from ledgerfs.storage.credentials import without_credentials
-from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs_cluster.errors import ChangedMeanwhileError, LockHeldError, LockLostError
 from ledgerfs_cluster.zookeeper.node import (
     BAD_VERSION,
@@ -101,7 +100,17 @@ class ClusterLock:
     For all threads of the process that took it, one at a time; a forked child has no part in it. For ``with``, which releases it.
     """
 
-    __slots__ = ("_client", "_is_given_up", "_lock", "_mark", "_number", "_process", "_reader", "_version")
+    __slots__ = (
+        "__weakref__",
+        "_client",
+        "_is_given_up",
+        "_is_inherited",
+        "_lock",
+        "_mark",
+        "_number",
+        "_reader",
+        "_version",
+    )
 
     def __init__(self, client: "Client", mark: str) -> None:
         self._client = client
@@ -109,8 +118,13 @@ class ClusterLock:
         self._mark = mark
         self._number = self._version = 0
         self._is_given_up = False
-        self._process = os.getpid()
+        self._is_inherited = False
         self._lock = ForkLock()
+        start_again_in_child(self)
+
+    def after_fork(self) -> None:
+        """Have no part in the parent's lock."""
+        self._is_inherited = True
 
     @classmethod
     def take(cls, settings: Settings, holder: bytes) -> Self:
@@ -158,7 +172,7 @@ class ClusterLock:
     @property
     def is_lost(self) -> bool:
         """Whether it is known, without asking, that nothing can be committed any more."""
-        return self._process != os.getpid() or self._is_given_up or self._client.is_over
+        return self._is_inherited or self._is_given_up or self._client.is_over
 
     def node(self, path: str) -> Node | None:
         """Return a node as it is now, after all that was committed before, by anybody; None if there is none.
@@ -228,7 +242,7 @@ class ClusterLock:
         self.release()
 
     def _require_own(self) -> None:
-        if self._process != os.getpid():
+        if self._is_inherited:
             reason = "a forked child has no part in the lock of its parent"
             raise LockLostError.of(reason, LOCK_PATH, is_uncertain=False)
 

@@ -3,7 +3,6 @@
 A commit is not asked for again. Sent twice, it might be done twice.
 """
 
-import os
 import time
 import weakref
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ from kazoo.exceptions import (
 )
 
 from ledgerfs.errors import AccessDeniedError, StoreTimeoutError, StoreUnreachableError
-from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs.forked import ForkLock
 from ledgerfs_cluster.token_bucket import Bandwidth
 from ledgerfs_cluster.zookeeper.node import Commit, Reply, Request
 from ledgerfs_cluster.zookeeper.session import Answer, Session
@@ -109,7 +108,7 @@ class Client:
         with self._lock:
             session = self._session
             if session is not None:
-                if session.process == os.getpid() and not session.is_over:
+                if not (session.is_inherited or session.is_over):
                     return session
                 if not self._is_renewed:
                     reason = f"the session with ZooKeeper is over ({self._settings.servers}){_trouble(session)}"
@@ -136,7 +135,7 @@ class Client:
         pause = _PAUSE_S
         while True:
             found: list[Reply | int] = []
-            if asked.session.process == os.getpid():
+            if not asked.session.is_inherited:
                 self._wait(asked, began)
                 found = self._settled(asked)
                 if len(found) == len(asked.requests):

@@ -7,7 +7,6 @@ are bounded; each server has its share of the time; and whoever ends a session d
 
 import atexit
 import logging
-import os
 import select
 import sys
 from threading import Event, Lock, Thread
@@ -20,6 +19,7 @@ from kazoo.hosts import collect_hosts
 from kazoo.protocol.states import KeeperState
 
 from ledgerfs.errors import UnusableUrlError
+from ledgerfs.forked import start_again_in_child
 from ledgerfs_cluster.zookeeper.node import Reply, Request
 from ledgerfs_cluster.zookeeper.settings import Settings
 
@@ -87,8 +87,8 @@ class Session:
 
     Attributes
     ----------
-    process
-        The process that opened it. In a forked child it has no threads.
+    is_inherited
+        Whether a forked child has it from its parent: it has no threads there.
     was_connected
         Whether a server ever answered.
     is_over
@@ -99,12 +99,13 @@ class Session:
     """
 
     __slots__ = (
-        *("_client", "_ending", "_handler", "_lock", "_unanswered"),
-        *("is_over", "process", "trouble", "was_connected"),
+        *("__weakref__", "_client", "_ending", "_handler", "_lock", "_unanswered"),
+        *("is_inherited", "is_over", "trouble", "was_connected"),
     )
 
     def __init__(self, settings: Settings, newest: int = 0) -> None:
-        self.process = os.getpid()
+        self.is_inherited = False
+        start_again_in_child(self)
         self.was_connected = False
         self.is_over = False
         self.trouble = ""
@@ -132,6 +133,10 @@ class Session:
         self._client._state = KeeperState.CONNECTING  # noqa: SLF001
         self._client.start_async()
 
+    def after_fork(self) -> None:
+        """Note that its threads are the parent's."""
+        self.is_inherited = True
+
     @property
     def newest(self) -> int:
         """The last transaction that an answer has told of; also once the session is over, and in a forked child."""
@@ -151,7 +156,7 @@ class Session:
 
     def leave(self) -> Thread | None:
         """End it in a thread, which may take its time; return that. In a forked child close the inherited sockets: the parent goes on."""
-        if self.process != os.getpid():
+        if self.is_inherited:
             self._forget()
             return None
         self._over()

@@ -10,9 +10,9 @@ from ledgerfs.cache.block_cache import BlockCache
 from ledgerfs.cache.bucket_store import BucketStore
 from ledgerfs.catalog.reader import LedgerReader
 from ledgerfs.errors import LedgerfsError
+from ledgerfs.forked import ForkLock
 from ledgerfs.layouts.pulsar_blob.reader import PulsarLedgerReader
 from ledgerfs.storage.folders.store import LocalStore
-from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.storage.traffic import Traffic
 

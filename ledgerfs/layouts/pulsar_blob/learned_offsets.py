@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs.forked import ForkLock
 
 STEP = 1 << 20
 """Bytes between two kept positions."""

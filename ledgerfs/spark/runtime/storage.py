@@ -21,9 +21,9 @@ from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.catalog.layouts_known import AUTO
 from ledgerfs.catalog.source import scheme_of
 from ledgerfs.errors import InvalidOptionError
+from ledgerfs.forked import ForkLock
 from ledgerfs.spark.runtime.hadoop_settings import S3Settings, only_s3, settings_of_files
 from ledgerfs.storage.credentials import find_credential, without_credentials
-from ledgerfs.storage.fork_lock import ForkLock
 
 _MOST_BUCKETS = 16
 _buckets: "LRUCache[str, Bucket]" = LRUCache(_MOST_BUCKETS)

@@ -16,9 +16,9 @@ from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.catalog.reader import LedgerReader
 from ledgerfs.catalog.row_dependencies import state_of
+from ledgerfs.forked import ForkLock
 from ledgerfs.formats.topic_names import split_partition, topic_of
 from ledgerfs.scan.options import ScanOptions
-from ledgerfs.storage.fork_lock import ForkLock
 
 if TYPE_CHECKING:
     from ledgerfs.scan.shown_values import ShownValues

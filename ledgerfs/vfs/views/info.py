@@ -9,8 +9,8 @@ from cachetools import LRUCache
 
 from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.catalog.reader import LedgerReader
+from ledgerfs.forked import ForkLock
 from ledgerfs.storage.descriptors import write_all
-from ledgerfs.storage.fork_lock import ForkLock
 
 _KEPT_BYTES = 16 << 20
 """Of all documents together; one of a ledger with thousands of blocks has some hundred KiB."""

@@ -24,8 +24,8 @@ from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.catalog.reader import LedgerReader
 from ledgerfs.catalog.row_dependencies import state_of
 from ledgerfs.errors import LedgerfsError
+from ledgerfs.forked import ForkLock
 from ledgerfs.scan.options import ScanOptions
-from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.vfs.views.inferred_types import InferredTypes
 
 if TYPE_CHECKING:

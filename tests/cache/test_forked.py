@@ -1,12 +1,15 @@
-"""A lock excludes threads, and a forked child does not inherit it locked."""
+"""A lock excludes threads, and a forked child does not inherit it locked; what it cannot use as it is starts again."""
 
+import gc
+import multiprocessing
 import os
 import threading
 from contextlib import contextmanager
+from weakref import WeakSet
 
 import pytest
 
-from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs.forked import ForkLock, run_in_child, start_again_in_child
 from tests.support.children import status_in_child
 
 pytestmark = [
@@ -100,3 +103,46 @@ def test_lock_still_excludes_threads_in_the_child():
 
     with held_by_another_thread(lock):
         assert status_in_child(child, HANGING) == 0
+
+
+class Counting:
+    """Counts the forks that it has come through, while all others of its kind still exist."""
+
+    def __init__(self, others):
+        self.forks = 0
+        self.others = others
+        others.add(self)
+        start_again_in_child(self)
+
+    def after_fork(self):
+        assert len(functions) > self.forks, "functions are called first"
+        assert all(one.after_fork for one in self.others)
+        self.forks += 1
+
+
+functions = []
+run_in_child(lambda: functions.append(1))
+
+
+def test_what_is_inherited_starts_again_in_each_child_while_threads_hold_locks():
+    others = WeakSet()
+    kept, dropped = Counting(others), Counting(others)
+    del dropped
+    gc.collect()
+    lock = ForkLock()
+
+    def child():
+        assert kept.forks == 1
+        assert len(others) == 1
+        with held_by_another_thread(lock):
+            assert status_in_child(lambda: take_twice(lock) or kept.forks == 2 or os._exit(9), HANGING) == 0
+
+    with held_by_another_thread(lock):
+        for _ in range(3):
+            assert status_in_child(child, HANGING) == 0
+            process = multiprocessing.get_context("fork").Process(target=child)
+            process.start()
+            process.join(HANGING)
+            assert process.exitcode == 0
+    assert kept.forks == 0
+    assert functions == []
