@@ -84,8 +84,8 @@ class MountedBucket:
         self._catalog: Catalog = bucket.catalog
         self._tree = tree_of(bucket)
         self._totals: tuple[int, int] | None = None
-        self._listed = time.monotonic()
-        self._is_outdated = False
+        self._listed = self._began = time.monotonic()
+        self._is_outdated = self._is_refreshing = False
         self._told: tuple[set[str], set[int], set[tuple[str, int]]] = (set(), set(), set())
         self._say_hidden()
 
@@ -294,14 +294,20 @@ class MountedBucket:
 
     def tree(self) -> Tree:
         """Return the tree that is shown; if it is too old, the bucket is listed again in the background."""
-        if time.monotonic() - self._listed > self.options.refresh_seconds and self._refreshing.acquire(blocking=False):
-            try:
-                threading.Thread(target=self._refresh, name="ledgerfs-refresh", daemon=True).start()
-            except RuntimeError as error:  # the system has no thread left
-                self._listed = time.monotonic()
-                self._refreshing.release()
-                logger.warning("the bucket could not be listed again, the known listing is shown: %s", error)
+        if time.monotonic() - self._listed > self.options.refresh_seconds and not self._is_refreshing:
+            self.refresh_in_background()
         return self._tree
+
+    def refresh_in_background(self) -> None:
+        """List the bucket in a thread. Errors are logged, and what was known is shown."""
+        self._is_refreshing = True
+        try:
+            threading.Thread(
+                target=self._refresh, args=(time.monotonic(),), name="ledgerfs-refresh", daemon=True
+            ).start()
+        except RuntimeError as error:  # the system has no thread left
+            self._listed, self._is_refreshing = time.monotonic(), False
+            logger.warning("the bucket could not be listed again, what was known is shown: %s", error)
 
     def refresh(self) -> None:
         """List the bucket now, and show the new listing."""
@@ -314,18 +320,22 @@ class MountedBucket:
             if isinstance(opened, IncomingFile):
                 opened.abort()
 
-    def _refresh(self) -> None:
+    def _refresh(self, wanted: float) -> None:
+        """List the bucket, unless a listing began since that was ``wanted``."""
         try:
-            self._list()
+            with self._refreshing:
+                if self._began < wanted:
+                    self._list()
+            logger.info("the bucket was listed again")
         except LedgerfsError as error:
             logger.warning("the bucket could not be listed again, what was known is shown: %s", error)
         except Exception:
             logger.exception("the bucket could not be listed again, what was known is shown: a defect of ledgerfs")
         finally:
-            self._listed = time.monotonic()
-            self._refreshing.release()
+            self._listed, self._is_refreshing = time.monotonic(), False
 
     def _list(self) -> None:
+        self._began = time.monotonic()
         self._is_outdated = False
         written = self.incoming.complete()
         self._show(self._bucket.refresh())

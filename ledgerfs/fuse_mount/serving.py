@@ -142,7 +142,7 @@ class _Served:
         while True:
             event = self.events.next()
             if event == signal.SIGUSR1:
-                threading.Thread(target=self._refresh, name="ledgerfs-refresh", daemon=True).start()
+                self._mounted.refresh_in_background()
             elif event in _STOPPING:
                 logger.info("ending by %s", signal.Signals(event).name)
                 self._drain()
@@ -212,14 +212,6 @@ class _Served:
                 break
         if self._mounted.open_handles:
             logger.warning("%d files were still open, and are cut off", self._mounted.open_handles)
-
-    def _refresh(self) -> None:
-        try:
-            self._mounted.refresh()
-        except LedgerfsError as error:
-            logger.warning("the bucket could not be listed again, what was known is shown: %s", error)
-        else:
-            logger.info("the bucket was listed again")
 
 
 def _binding() -> ModuleType:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,6 +30,7 @@ from ledgerfs.errors import (
     NotFoundError,
     ObjectNotFoundError,
     ReadOnlyError,
+    StaleObjectError,
     StoreError,
     StoreTimeoutError,
     UncertainWriteError,
@@ -340,7 +342,8 @@ def test_a_refresh_that_gets_no_thread_is_made_up_for(
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
         assert len(list(mounted.entries(f"/entries/{TOPIC}"))) == 2
-    assert "the known listing is shown: can't start new thread" in caplog.text
+        mounted.refresh_in_background()
+    assert caplog.text.count("what was known is shown: can't start new thread") == 2
     make_old(mounted)
     wait_until(lambda: len(list(mounted.entries(f"/entries/{TOPIC}"))) == 3, 300)
 
@@ -419,6 +422,36 @@ def test_who_opens_while_a_listing_replaces_another_gets_the_new_one(
         assert not mounted.read_file(handle).is_uncached
         mounted.release(handle)
     assert len(others) == 1
+
+
+def test_an_estimate_never_ends_a_reader(mounted: MountedBucket, folder: Path) -> None:
+    path = f"/jsonl/{TOPIC}/1.jsonl"
+    before = mounted.attributes(path)
+    assert before.is_estimate
+    assert before.size == len(make_ledger(1).data)
+    listed = dict(mounted.entries(f"/jsonl/{TOPIC}"))["1.jsonl"]
+    assert listed == before
+    old = mounted.open(path)
+    whole = read(mounted, old)
+    assert mounted.attributes(path) == replace(before, size=len(whole), is_estimate=False)
+    # Another version, which was never rendered: its size is not known.
+    put_in_folder(folder, make_ledger(1, entries=12))
+    mounted.refresh()
+    assert mounted.attributes(path).size == len(whole)
+    assert read(mounted, old) == whole
+    new = mounted.open(path)
+    assert 0 < len(read(mounted, new)) == mounted.attributes(path).size < len(whole)
+    with pytest.raises(StaleObjectError):
+        read(mounted, old)
+    for handle in (old, new):
+        mounted.release(handle)
+    handle = mounted.open(path)
+    opened = mounted.read_file(handle)
+    mounted.reads.forgotten(opened)
+    assert mounted.reads.is_cached(opened)
+    mounted.release(handle)
+    assert mounted.reads.show(path.strip("/"), before, lambda: True) == before
+    assert not mounted.reads.is_cached(opened), "the next opening has the kernel drop the estimate"
 
 
 def is_shown(mounted: MountedBucket, path: str) -> bool:
