@@ -159,36 +159,19 @@ class Callbacks(mfusepy.Operations):
         return 0
 
     @answering
-    def rename(self, old: str, new: str) -> int:
-        self._mounted.refuse_change(old)
-        return 0
-
-    @answering
-    def link(self, target: str, source: str) -> int:
-        self._mounted.refuse_change(target)
-        return 0
-
-    @answering
-    def symlink(self, target: str, source: str) -> int:
-        self._mounted.refuse_change(target)
-        return 0
-
-    @answering
-    def mknod(self, path: str, mode: int, dev: int) -> int:
+    def rename(self, path: str, *rest: str | int) -> int:
         self._mounted.refuse_change(path)
         return 0
 
-    @answering
-    def chmod(self, path: str | None, mode: int) -> int:
-        return self._ignore_while_writing(path)
+    link = symlink = mknod = rename
 
     @answering
-    def chown(self, path: str | None, uid: int, gid: int) -> int:
-        return self._ignore_while_writing(path)
+    def chmod(self, path: str | None, *rest: object) -> int:
+        """Do nothing for a file that is being copied in, for ``cp -p``; refuse for all others."""
+        self._mounted.require_incoming(_still_there(path))
+        return 0
 
-    @answering
-    def utimens(self, path: str | None, times: Any = None) -> int:  # noqa: ANN401
-        return self._ignore_while_writing(path)
+    chown = utimens = chmod
 
     @answering
     def statfs(self, path: str) -> dict[str, int]:
@@ -223,11 +206,6 @@ class Callbacks(mfusepy.Operations):
             config.attr_timeout = 0.0 if is_any else seconds
 
         self._mounted.reads.on_replaced = on_replaced
-
-    def _ignore_while_writing(self, path: str | None) -> int:
-        """Do nothing for a file that is being copied in, for ``cp -p``; refuse for all others."""
-        self._mounted.require_incoming(_still_there(path))
-        return 0
 
     def _listed(self, path: str) -> Iterator[tuple[bytes, Attributes]]:
         for name, shown in self._mounted.entries(path):

@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, overload
+from typing import TYPE_CHECKING, overload
 from uuid import uuid4
 
 from cachetools import LRUCache
 
 from ledgerfs import __version__
+from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.catalog.reader import LedgerReader
@@ -29,7 +30,6 @@ from ledgerfs.scan.options import ScanOptions
 from ledgerfs.vfs.views.inferred_types import InferredTypes
 
 if TYPE_CHECKING:
-    from ledgerfs.formats.schemas.schema_versions import TopicSchemas
     from ledgerfs.scan.scan import Scan
     from ledgerfs.scan.shown_values import ShownValues
 
@@ -38,33 +38,6 @@ _RENDERER = 4
 """Raise this when the same ledger is to make another table, so that older files are not used any more."""
 
 _Infer = Callable[["ShownValues", Catalog, str | None], "ShownValues | None"]
-
-
-class LedgerSource(Protocol):
-    """What tables need of a bucket."""
-
-    @property
-    def identity(self) -> str | None:
-        """Names it among all buckets; None if it has no such name (`Bucket.identity`)."""
-        ...
-
-    @property
-    def layout(self) -> str:
-        """In which layouts it is read: in others, topics may have other ledgers."""
-        ...
-
-    @property
-    def catalog(self) -> Catalog:
-        """Its present ledgers."""
-        ...
-
-    def reader(self, ref: LedgerRef) -> LedgerReader:
-        """Return the reader of a ledger."""
-        ...
-
-    def schemas_of(self, topic: str) -> "TopicSchemas":
-        """Return the schemas of a topic's values that are known."""
-        ...
 
 
 class LedgerTables:
@@ -79,7 +52,7 @@ class LedgerTables:
 
     """
 
-    def __init__(self, source: LedgerSource, scan_options: ScanOptions) -> None:
+    def __init__(self, source: Bucket, scan_options: ScanOptions) -> None:
         scan_options.require_of_files()
         self._source = source
         self._scan_options = scan_options
@@ -181,7 +154,7 @@ class LedgerTable:
 
     """
 
-    _source: LedgerSource
+    _source: Bucket
     _scan_options: ScanOptions
     _topic: "_Topic"
     _ref: LedgerRef
@@ -229,7 +202,7 @@ class _Topic:
 class _Readers(Sequence[LedgerReader]):
     """The readers of a topic's ledgers, each made on demand: few of thousands are used."""
 
-    def __init__(self, source: LedgerSource, refs: Sequence[LedgerRef]) -> None:
+    def __init__(self, source: Bucket, refs: Sequence[LedgerRef]) -> None:
         self._source = source
         self._refs = refs
 
