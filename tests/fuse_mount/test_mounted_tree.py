@@ -7,6 +7,7 @@ import random
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -112,6 +113,42 @@ def test_files_are_read_to_their_end_also_if_their_size_was_an_estimate(fresh: M
         assert len(said) == 3, said
         assert len(set(said)) == 1, said
         assert int(said[0]) == len((fresh.path / path).read_bytes()) > 100
+
+
+@pytest.mark.parametrize("timeout", [0.0, 0.001, 60.0])
+def test_no_reader_is_cut_off_while_others_ask_for_sizes(tmp_path: Path, timeout: float) -> None:
+    """In each round all files are rendered again, and the kernel has estimates, which it may have asked for before the file was opened."""
+    (tmp_path / "bucket").mkdir()
+    for ledger in range(1, 13):
+        entries = [frame(metadata(sequence_id=i), b"%d" % i * 50) for i in range(20 * ledger)]
+        put_in_folder(tmp_path / "bucket", offload(entries, ledger, uuid=ledger))
+    fs = LedgerFileSystem(fo=str(tmp_path / "bucket"), target_protocol="file", cache_dir=str(tmp_path / "other"))
+    wanted = {path: fs.cat_file(path) for view in ("jsonl", "parquet") for path in fs.find(view)}
+    with mounted(tmp_path, f"file://{tmp_path}/bucket", fuse={"attr_timeout": timeout}) as mount:
+        is_over = threading.Event()
+
+        def ask(seed: int) -> int:
+            source, asked = random.Random(seed), 0
+            while not is_over.is_set():
+                path = mount.path / source.choice(list(wanted))
+                asked += 1 if source.random() < 0.9 else len([one.stat() for one in path.parent.iterdir()])
+                assert path.stat().st_size > 0
+            return asked
+
+        def is_read(path: str) -> bool:
+            return (mount.path / path).read_bytes() == wanted[path]
+
+        with ThreadPoolExecutor(8) as pool:
+            asking = [pool.submit(ask, seed) for seed in range(4)]
+            try:
+                for _ in range(6):
+                    assert all(pool.map(is_read, wanted))
+                    mount.wait_until_all_is_closed()
+                    for path in (tmp_path / "cache" / "files").glob("*.file"):
+                        path.unlink()
+            finally:
+                is_over.set()
+            assert all(one.result() > 0 for one in asking)
 
 
 LIBRARIES = """
