@@ -6,7 +6,7 @@ from ledgerfs.cache.read_ahead import ReadAhead
 from ledgerfs.storage.object_store import ObjectStore
 from ledgerfs.storage.objects import ReadRequest
 
-Parts = ReadAhead[ReadRequest]
+Parts = ReadAhead
 
 _REMOTE_PARTS = 16
 _NEAR_PARTS = 2

@@ -7,14 +7,13 @@ one part.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Self
 
 from ledgerfs.cache.block_cache import BlockCache, process_cache
 from ledgerfs.forked import start_again_in_child
 from ledgerfs.formats.buffers import Buffer
-from ledgerfs.storage.objects import Pending
+from ledgerfs.storage.objects import Pending, ReadRequest
 
 MIB = 1 << 20
 PART_BYTES = 8 * MIB
@@ -23,23 +22,6 @@ PART_BYTES = 8 * MIB
 _GROWTH = 4
 
 _FIRST_PARTS = (MIB, MIB, 2 * MIB, 4 * MIB)
-
-
-class Part(Protocol):
-    """A range to be read."""
-
-    @property
-    def start(self) -> int:
-        """Offset of its first byte."""
-        ...
-
-    @property
-    def end(self) -> int:
-        """Offset after its last byte."""
-        ...
-
-
-PartT = TypeVar("PartT", bound=Part)
 
 
 def cut_parts(start: int, end: int, *, is_known: bool = False) -> Iterator[tuple[int, int]]:
@@ -56,13 +38,7 @@ def cut_parts(start: int, end: int, *, is_known: bool = False) -> Iterator[tuple
         start = stop
 
 
-@dataclass(frozen=True, slots=True)
-class _Flight(Generic[PartT]):
-    part: PartT
-    read: Pending
-
-
-class ReadAhead(Generic[PartT]):
+class ReadAhead:
     """The parts of a plan, taken in its order. For one thread at a time; close it, or let ``with`` do so.
 
     Parameters
@@ -82,26 +58,26 @@ class ReadAhead(Generic[PartT]):
 
     def __init__(
         self,
-        begin: Callable[[PartT], Pending],
-        plan: Iterable[PartT],
+        begin: Callable[[ReadRequest], Pending],
+        plan: Iterable[ReadRequest],
         most: int,
         *,
         is_known: bool = False,
         cache: BlockCache = process_cache,
     ) -> None:
         self._begin = begin
-        self._plan: Iterator[PartT] = iter(plan)
-        self._waiting: PartT | None = None
+        self._plan = iter(plan)
+        self._waiting: ReadRequest | None = None
         self._most = max(1, most)
         self._depth = self._most if is_known else 1
         self._cache = cache
-        self._flights: deque[_Flight[PartT]] = deque()
+        self._flights: deque[tuple[ReadRequest, Pending]] = deque()
         self._taken = 0
         start_again_in_child(self)
 
     def after_fork(self) -> None:
         """Put the parts under way back into the plan: the reads of the parent never end in a forked child."""
-        parts = [flight.part for flight in self._flights]
+        parts = [part for part, _ in self._flights]
         if self._waiting is not None:
             parts.append(self._waiting)
         self._flights, self._waiting, self._plan = deque(), None, chain(parts, self._plan)
@@ -112,16 +88,15 @@ class ReadAhead(Generic[PartT]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def peek(self) -> PartT | None:
+    def peek(self) -> ReadRequest | None:
         """Return the part that comes next; None at the end of the plan."""
         self._launch()
-        return self._flights[0].part if self._flights else None
+        return self._flights[0][0] if self._flights else None
 
     def take(self) -> Buffer:
         """Wait for the next part; raises the error of its read, `IndexError` at the end of the plan."""
         self._launch()
-        flight = self._flights[0]
-        data = flight.read.result()
+        data = self._flights[0][1].result()
         self._drop_first()
         self._taken += 1
         self._depth = min(_GROWTH * self._depth, self._most)
@@ -131,7 +106,7 @@ class ReadAhead(Generic[PartT]):
 
     def skip(self) -> None:
         """Skip the next part."""
-        self._flights[0].read.cancel()
+        self._flights[0][1].cancel()
         self._drop_first()
 
     def close(self) -> None:
@@ -152,16 +127,16 @@ class ReadAhead(Generic[PartT]):
                 return
             self._waiting = None
 
-    def _begin_one(self, part: PartT) -> bool:
+    def _begin_one(self, part: ReadRequest) -> bool:
         if not self._cache.reserve(part.end - part.start, is_needed=not self._flights):
             return False
         try:
-            self._flights.append(_Flight(part, self._begin(part)))
+            self._flights.append((part, self._begin(part)))
         except BaseException:
             self._cache.release(part.end - part.start)
             raise
         return True
 
     def _drop_first(self) -> None:
-        part = self._flights.popleft().part
+        part, _ = self._flights.popleft()
         self._cache.release(part.end - part.start)

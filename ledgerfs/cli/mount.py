@@ -59,7 +59,7 @@ _OPTION_HELP = (
 @click.option("--env-file", type=LocalPath(), help="File of variables, such as AWS_ACCESS_KEY_ID=…, for that process.")
 @click.option("--trace", is_flag=True, help="Log each request to the store.")
 @click.option("--stats", is_flag=True, help="At the end, log what was asked of the store.")
-def mount(bucket: str, folder: Path, texts: tuple[str, ...], **flags: Any) -> None:  # noqa: ANN401  (click's)
+def mount(bucket: str, folder: Path, texts: tuple[str, ...], **fields: Any) -> None:  # noqa: ANN401  (click's)
     """Mount BUCKET on FOLDER, and return when it answers.
 
     Exit code 2: it cannot be mounted there; 3: the store does not answer, or refuses.
@@ -73,39 +73,29 @@ def mount(bucket: str, folder: Path, texts: tuple[str, ...], **flags: Any) -> No
       ledgerfs umount /mnt/tier
     """
     options = sort_options(texts)
-    request = _request(bucket, folder, options, flags)
+    if options.mount:
+        raise click.UsageError(f"-o {options.mount[0]}: is --{options.mount[0].replace('_', '-')} here")
+    if options.is_read_only and fields["write"]:
+        raise click.UsageError("--write and -o ro contradict each other")
+    is_here, is_for_others = fields.pop("foreground"), fields.pop("allow_other")
+    given: dict[str, Any] = {
+        name: str(one.absolute()) if isinstance(one, Path) else one for name, one in fields.items()
+    }
+    request = MountRequest(
+        url=absolute_url(bucket),
+        mountpoint=absolute(folder),
+        storage_options=parsed_options(tuple(options.storage)),
+        fuse_options=_fuse_options(options, allow_other=is_for_others),
+        scan_options=_scan_options(options),
+        **given,
+    )
     if clear_if_dead(request.mountpoint):
         say(f"{request.mountpoint}: the rest of a killed mount was removed")
     require_usable(request.mountpoint, may_hide_files=options.may_hide_files)
-    if flags["foreground"]:
+    if is_here:
         _serve_here(request)
     elif notice := mount_in_background(request):
         say(notice)
-
-
-def _request(url: str, folder: Path, options: SortedOptions, flags: dict[str, Any]) -> MountRequest:
-    if options.mount:
-        raise click.UsageError(f"-o {options.mount[0]}: is --{options.mount[0].replace('_', '-')} here")
-    if options.is_read_only and flags["write"]:
-        raise click.UsageError("--write and -o ro contradict each other")
-    return MountRequest(
-        url=absolute_url(url),
-        mountpoint=absolute(folder),
-        storage_options=parsed_options(tuple(options.storage)),
-        fuse_options=_fuse_options(options, allow_other=flags["allow_other"]),
-        cache_dir=_absolute(flags["cache_dir"]),
-        environment_file=_absolute(flags["env_file"]),
-        is_writable=flags["write"],
-        refresh_seconds=flags["refresh"],
-        block_size=flags["block_size"],
-        log_file=_absolute(flags["log_file"]),
-        pid_file=_absolute(flags["pid_file"]),
-        trace=flags["trace"],
-        stats=flags["stats"],
-        layout=flags["layout"],
-        on_unreadable=flags["on_unreadable"],
-        scan_options=_scan_options(options),
-    )
 
 
 def _scan_options(options: SortedOptions) -> dict[str, Any]:
@@ -150,7 +140,3 @@ def _serve_here(request: MountRequest) -> None:
         serve_bucket(request, lambda _: tell_systemd("READY=1"))
     finally:
         tell_systemd("STOPPING=1")
-
-
-def _absolute(path: Path | None) -> str | None:
-    return None if path is None else str(path.absolute())

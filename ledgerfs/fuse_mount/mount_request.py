@@ -25,8 +25,12 @@ class MountRequest:
         Of libfuse and the kernel, by their names; flags are True.
     scan_options
         As in `open_bucket`.
-    environment_file
+    env_file
         File with further variables, such as credentials; read by the process that serves.
+    write
+        Whether files may be copied into ``entries``.
+    refresh
+        How old a listing may be, seconds.
     layout, on_unreadable
         As in `open_bucket`.
     log_file
@@ -39,9 +43,9 @@ class MountRequest:
     storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
     fuse_options: dict[str, Any] = field(default_factory=dict)
     cache_dir: str | None = None
-    environment_file: str | None = None
-    is_writable: bool = False
-    refresh_seconds: float = 60.0
+    env_file: str | None = None
+    write: bool = False
+    refresh: float = 60.0
     block_size: int | None = None
     log_file: str | None = None
     pid_file: str | None = None

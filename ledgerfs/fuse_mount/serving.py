@@ -50,8 +50,8 @@ def serve_bucket(request: MountRequest, ready: Callable[[Bucket], None]) -> None
     Raises `LedgerfsError` if it cannot be mounted; then nothing is mounted.
     """
     binding = _binding()
-    if request.environment_file is not None:
-        load_environment(request.environment_file)
+    if request.env_file is not None:
+        load_environment(request.env_file)
     bucket = open_bucket(
         request.url,
         request.storage_options,
@@ -61,7 +61,7 @@ def serve_bucket(request: MountRequest, ready: Callable[[Bucket], None]) -> None
         on_unreadable=request.on_unreadable,
     )
     bucket.load_catalog(listed=True)
-    options = MountOptions(request.is_writable, request.refresh_seconds, request.block_size)
+    options = MountOptions(request.write, request.refresh, request.block_size)
     served = _Served(request, MountedBucket(bucket, options), binding)
     _leave_folder()
     with served.events.noticing([*_STOPPING, signal.SIGUSR1]):
