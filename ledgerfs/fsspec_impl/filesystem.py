@@ -480,22 +480,12 @@ class LedgerFileSystem(AbstractFileSystem):
 def _info(node: Node) -> dict[str, Any]:
     """Return a path's description; times are seconds since 1970 UTC, as ``fsspec.fuse`` and others read them."""
     ref, missing = node.ref, node.missing
+    info: dict[str, Any] = {"name": node.path, "size": node.size, "type": "directory" if node.is_directory else "file"}
     if missing is not None:
-        times = {"mtime": missing.modified_ms / 1000, "ledger_id": missing.known_id, "topic": missing.topic}
-        return {"name": node.path, "size": node.size, "type": "file", **times, "missing": missing.why}
+        of_ledger = {"ledger_id": missing.known_id, "topic": missing.topic, "missing": missing.why}
+        return {**info, "mtime": missing.modified_ms / 1000, **of_ledger}
     if ref is None:
-        return {"name": node.path, "size": 0, "type": "directory"}
-    info: dict[str, Any] = {
-        "name": node.path,
-        "size": node.size,
-        "type": "file",
-        "mtime": ref.uploaded_ms / 1000,
-        "ledger_id": ref.ledger_id,
-        "topic": ref.topic,
-        "entries": ref.entries,
-        "uuid": ref.uuid,
-        "version": "/".join(stat.version for _, stat in reversed(ref.objects)),
-    }
-    if ref.created_ms is not None:
-        info["created"] = ref.created_ms / 1000
-    return info
+        return info
+    info |= {name: getattr(ref, name) for name in ("ledger_id", "topic", "entries", "uuid")}
+    info |= {"mtime": ref.uploaded_ms / 1000, "version": "/".join(stat.version for _, stat in reversed(ref.objects))}
+    return info if ref.created_ms is None else {**info, "created": ref.created_ms / 1000}

@@ -13,16 +13,18 @@ class IncomingFiles:
 
     Attributes
     ----------
+    made
+        Directories that were made here and that no listing shows.
     on_gone
         Called with a file that did not become a ledger, when it is closed or just after.
 
     """
 
-    __slots__ = ("_files", "_lock", "_made", "on_gone")
+    __slots__ = ("_files", "_lock", "made", "on_gone")
 
     def __init__(self) -> None:
         self._files: dict[str, IncomingFile] = {}
-        self._made: set[str] = set()
+        self.made: set[str] = set()
         self._lock = threading.Lock()
         self.on_gone: Callable[[str], None] = lambda _: None
 
@@ -75,7 +77,7 @@ class IncomingFiles:
     def removed(self, path: str) -> None:
         """Stop showing a ledger that was removed; its directories stay."""
         self._files.pop(path, None)
-        self._made |= {path[:end] for end in _slashes(path)[1:]}
+        self.made |= {path[:end] for end in _slashes(path)[1:]}
 
     def complete(self) -> list[IncomingFile]:
         """Return the files that are ledgers by now, and that no listing showed yet."""
@@ -96,19 +98,7 @@ class IncomingFiles:
         for path, incoming in list(self._files.items()):
             if incoming.is_there and is_known(path):
                 self._files.pop(path, None)
-        self._made -= {path for path in list(self._made) if is_known(path)}
-
-    def is_made(self, path: str) -> bool:
-        """Whether a directory was made here that no listing shows."""
-        return path in self._made
-
-    def make(self, path: str) -> None:
-        """Make a directory."""
-        self._made.add(path)
-
-    def unmake(self, path: str) -> None:
-        """Remove a directory that was made."""
-        self._made.discard(path)
+        self.made -= {path for path in list(self.made) if is_known(path)}
 
     def any_within(self, path: str) -> bool:
         """Whether any file is in a directory, or below it."""
@@ -117,7 +107,7 @@ class IncomingFiles:
     def entries(self, path: str, seen: Container[str]) -> Iterator[tuple[str, Attributes]]:
         """Yield names and attributes in a directory, without names that were seen and files that are being written."""
         prefix = f"{path}/" if path else ""
-        made = [(one, directory(one)) for one in list(self._made)]
+        made = [(one, directory(one)) for one in list(self.made)]
         complete = [(one, incoming.shown) for one, incoming in list(self._files.items()) if incoming.is_there]
         for one, shown in [*made, *complete]:
             name = one[len(prefix) :]

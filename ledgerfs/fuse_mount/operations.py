@@ -214,9 +214,9 @@ class MountedBucket:
         if path.count("/") == _TOPIC_DEPTH - 1:
             target_of(f"{path}/0.entries")
         self._require_directory(path.rpartition("/")[0])
-        if self.incoming.is_made(path) or self._is_known(path):
+        if path in self.incoming.made or self._is_known(path):
             raise _os_error(errno.EEXIST)
-        self.incoming.make(path)
+        self.incoming.made.add(path)
 
     def remove_directory(self, path: str) -> None:
         """Remove an empty directory that was made here."""
@@ -224,7 +224,7 @@ class MountedBucket:
         self._require_writable(path)
         if self.incoming.any_within(path) or next(iter(self.entries(path)), None) is not None:
             raise _os_error(errno.ENOTEMPTY)
-        self.incoming.unmake(path)
+        self.incoming.made.discard(path)
 
     def remove(self, path: str) -> None:
         """Delete a ledger, its index first, then its data object; abort a file that is being written. Its directories stay for now.
@@ -412,7 +412,7 @@ class MountedBucket:
         try:
             return self.tree().node(path)
         except NotFoundError:
-            if self.incoming.is_made(path):
+            if path in self.incoming.made:
                 return None
             raise
 
@@ -420,7 +420,7 @@ class MountedBucket:
         try:
             yield from self.tree().children(path)
         except NotFoundError:
-            if not self.incoming.is_made(path):
+            if path not in self.incoming.made:
                 raise
 
     def _is_known(self, path: str) -> bool:

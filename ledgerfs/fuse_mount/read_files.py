@@ -44,11 +44,6 @@ class ReadFile:
     is_replaced: bool = field(default=False, init=False)
     is_uncached: bool = field(default=False, init=False)
 
-    @property
-    def identity(self) -> Hashable:
-        """What bytes it has."""
-        return self.file.identity
-
 
 class ReadFiles:
     """The files of one mount that are open for reading. Any number of threads may call it."""
@@ -58,7 +53,7 @@ class ReadFiles:
         self._cached: LRUCache[str, Hashable] = LRUCache(_REMEMBERED)
         self._replaced = 0
         self._lock = threading.Lock()
-        self.on_replaced: Callable[[bool], None] = _ignore
+        self.on_replaced: Callable[[bool], None] = lambda _: None
         """Called when the first replaced file is found (True), and when the last one is closed (False). It must not call back."""
 
     def add(self, opened: ReadFile, is_current: Callable[[], bool]) -> bool:
@@ -67,7 +62,7 @@ class ReadFiles:
             if not is_current():
                 return False
             files = self._files.setdefault(opened.path, [])
-            others = [one for one in files if one.identity != opened.identity]
+            others = [one for one in files if one.file.identity != opened.file.identity]
             opened.is_uncached = bool(others)
             files.append(opened)
             self._replace(others)
@@ -107,7 +102,7 @@ class ReadFiles:
     def is_cached(self, opened: ReadFile) -> bool:
         """Whether the page cache has, of the path of an open file, at most bytes of this version."""
         with self._lock:
-            return self._cached.get(opened.path) == opened.identity
+            return self._cached.get(opened.path) == opened.file.identity
 
     def forgotten(self, opened: ReadFile) -> None:
         """Note that the page cache was emptied of the path since a file was opened: what it gets from now on is of the last version."""
@@ -115,14 +110,14 @@ class ReadFiles:
             if opened.is_replaced:
                 self._cached.pop(opened.path, None)
             else:
-                self._cached[opened.path] = opened.identity
+                self._cached[opened.path] = opened.file.identity
 
     def may_be_cached(self, opened: ReadFile) -> bool:
         """Whether no other version of an open file is open, which would be given its bytes from the page cache."""
         if not opened.is_uncached:
             return True
         with self._lock:
-            return all(one.identity == opened.identity for one in self._files.get(opened.path, ()))
+            return all(one.file.identity == opened.file.identity for one in self._files.get(opened.path, ()))
 
     def _replace(self, others: list[ReadFile]) -> None:
         found = [one for one in others if not one.is_replaced]
@@ -131,7 +126,3 @@ class ReadFiles:
         if found and not self._replaced:
             self.on_replaced(True)
         self._replaced += len(found)
-
-
-def _ignore(is_any: bool) -> None:
-    """Do nothing: without a kernel nobody keeps sizes."""
