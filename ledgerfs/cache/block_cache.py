@@ -6,10 +6,11 @@ that have to be fetched: so no byte is fetched twice while it is kept or under w
 
 import logging
 import os
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 
 from cachetools import LRUCache
@@ -24,6 +25,7 @@ BYTES_VARIABLE = "LEDGERFS_CACHE_BYTES"
 
 _CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
+_START = attrgetter("start")
 _log = logging.getLogger("ledgerfs.cache")
 
 
@@ -54,36 +56,6 @@ class _Range:
     data: "Future[Buffer]" = field(default_factory=Future)
     read: "Future[Buffer] | None" = None
     readers: int = 0
-
-
-class _Ranges:
-    """The ranges of one object, ascending."""
-
-    __slots__ = ("_ranges", "_starts")
-
-    def __init__(self) -> None:
-        self._starts: list[int] = []
-        self._ranges: list[_Range] = []
-
-    def __len__(self) -> int:
-        return len(self._starts)
-
-    def between(self, start: int, end: int) -> list[_Range]:
-        """Return the ranges that have bytes between ``start`` and ``end``."""
-        low = bisect_right(self._starts, start) - 1
-        if low < 0 or self._ranges[low].end <= start:
-            low += 1
-        return self._ranges[low : bisect_left(self._starts, end)]
-
-    def add(self, new: _Range) -> None:
-        at = bisect_left(self._starts, new.start)
-        self._starts.insert(at, new.start)
-        self._ranges.insert(at, new)
-
-    def remove(self, old: _Range) -> None:
-        at = bisect_left(self._starts, old.start)
-        if at < len(self._ranges) and self._ranges[at] is old:
-            del self._starts[at], self._ranges[at]
 
 
 class RangeRead:
@@ -168,11 +140,11 @@ class BlockCache:
         """Begin to read bytes ``start`` to ``end`` of the object ``name``, which includes its version; ``fetch`` reads missing ranges."""
         read = RangeRead(self, name, start, end)
         with self._lock:
-            ranges = self._objects.setdefault(name, _Ranges())
-            missing = [_Range(*gap, keep) for gap in _gaps(start, end, ranges.between(start, end))]
+            ranges = self._objects.setdefault(name, [])
+            missing = [_Range(*gap, keep) for gap in _gaps(start, end, _between(ranges, start, end))]
             for piece in missing:
-                ranges.add(piece)
-            for piece in ranges.between(start, end):
+                insort(ranges, piece, key=_START)
+            for piece in _between(ranges, start, end):
                 piece.readers += 1
                 piece.is_kept |= keep
                 read._pieces.append(piece)  # noqa: SLF001
@@ -201,8 +173,7 @@ class BlockCache:
     def forget(self, name: Hashable) -> None:
         """Drop all ranges of an object; reads under way go on, but are not kept."""
         with self._lock:
-            ranges = self._objects.pop(name, None)
-            for piece in [] if ranges is None else ranges.between(0, 1 << 63):
+            for piece in self._objects.pop(name, ()):
                 piece.is_kept = False
                 self._kept.pop((name, piece.start), None)
 
@@ -268,9 +239,10 @@ class BlockCache:
                 piece.read.cancel()
 
     def _remove(self, name: Hashable, piece: _Range) -> None:
-        ranges = self._objects.get(name)
-        if ranges is not None:
-            ranges.remove(piece)
+        ranges = self._objects.get(name, [])
+        at = bisect_left(ranges, piece.start, key=_START)
+        if at < len(ranges) and ranges[at] is piece:
+            del ranges[at]
             if not ranges:
                 del self._objects[name]
 
@@ -283,10 +255,19 @@ class BlockCache:
     def after_fork(self) -> None:
         """Start empty: the parent's threads, and their reads, do not exist in a forked child."""
         self._reserved = 0
-        self._objects: dict[Hashable, _Ranges] = {}
+        self._objects: dict[Hashable, list[_Range]] = {}
+        """The ranges of each object, ascending."""
         self._kept: LRUCache[tuple[Hashable, int], _Range] = LRUCache(
             1 << 62, getsizeof=lambda piece: piece.end - piece.start
         )
+
+
+def _between(ranges: list[_Range], start: int, end: int) -> list[_Range]:
+    """Return the ranges that have bytes between ``start`` and ``end``."""
+    low = bisect_right(ranges, start, key=_START) - 1
+    if low < 0 or ranges[low].end <= start:
+        low += 1
+    return ranges[low : bisect_left(ranges, end, key=_START)]
 
 
 def _gaps(start: int, end: int, ranges: list[_Range]) -> Iterator[tuple[int, int]]:
