@@ -3,6 +3,7 @@
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ledgerfs.cache.block_cache import BlockCache, process_cache
@@ -41,12 +42,13 @@ class BucketStore:
 
     __slots__ = ("_cache", "_disk", "_identity", "_on_change", "cache_dir", "store")
 
-    def __init__(  # noqa: PLR0917  (a pickle hands them on)
+    def __init__(
         self,
         store: RawStore,
         identity: str | None = None,
         on_change: Callable[[], None] = lambda: None,
         files: DiskFiles | None = None,
+        *,
         cache: BlockCache = process_cache,
         cache_dir: str | None = None,
     ) -> None:
@@ -59,7 +61,8 @@ class BucketStore:
 
     def __reduce__(self) -> tuple[object, ...]:
         identity = self._identity if isinstance(self._identity, str) else None
-        return (_restored, (self.store, identity, self.cache_dir))
+        # A pickled store keeps ranges in memory alone.
+        return (partial(BucketStore, cache_dir=self.cache_dir), (self.store, identity))
 
     @property
     def url(self) -> str:
@@ -155,11 +158,6 @@ class BucketStore:
         except (StaleObjectError, ObjectNotFoundError):
             self._on_change()
             raise
-
-
-def _restored(store: RawStore, identity: str | None, cache_dir: str | None) -> BucketStore:
-    """Return a pickled store: it keeps ranges in memory alone."""
-    return BucketStore(store, identity, cache_dir=cache_dir)
 
 
 @dataclass(frozen=True, slots=True)
