@@ -298,13 +298,12 @@ class MountedBucket:
             self.refresh_in_background()
         return self._tree
 
-    def refresh_in_background(self) -> None:
-        """List the bucket in a thread. Errors are logged, and what was known is shown."""
+    def refresh_in_background(self, level: int = logging.DEBUG) -> None:
+        """List the bucket in a thread, and log that at a level. Errors are logged, and what was known is shown."""
         self._is_refreshing = True
+        wanted = (time.monotonic(), level)
         try:
-            threading.Thread(
-                target=self._refresh, args=(time.monotonic(),), name="ledgerfs-refresh", daemon=True
-            ).start()
+            threading.Thread(target=self._refresh, args=wanted, name="ledgerfs-refresh", daemon=True).start()
         except RuntimeError as error:  # the system has no thread left
             self._listed, self._is_refreshing = time.monotonic(), False
             logger.warning("the bucket could not be listed again, what was known is shown: %s", error)
@@ -320,13 +319,13 @@ class MountedBucket:
             if isinstance(opened, IncomingFile):
                 opened.abort()
 
-    def _refresh(self, wanted: float) -> None:
+    def _refresh(self, wanted: float, level: int) -> None:
         """List the bucket, unless a listing began since that was ``wanted``."""
         try:
             with self._refreshing:
                 if self._began < wanted:
                     self._list()
-            logger.info("the bucket was listed again")
+            logger.log(level, "the bucket was listed again")
         except LedgerfsError as error:
             logger.warning("the bucket could not be listed again, what was known is shown: %s", error)
         except Exception:
@@ -335,10 +334,11 @@ class MountedBucket:
             self._listed, self._is_refreshing = time.monotonic(), False
 
     def _list(self) -> None:
-        self._began = time.monotonic()
+        began = time.monotonic()
         self._is_outdated = False
         written = self.incoming.complete()
         self._show(self._bucket.refresh())
+        self._began = began
         for incoming in written:
             if not self._is_known(incoming.path):
                 self._look_for(incoming)

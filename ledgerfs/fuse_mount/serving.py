@@ -142,7 +142,7 @@ class _Served:
         while True:
             event = self.events.next()
             if event == signal.SIGUSR1:
-                self._mounted.refresh_in_background()
+                self._mounted.refresh_in_background(logging.INFO)
             elif event in _STOPPING:
                 logger.info("ending by %s", signal.Signals(event).name)
                 self._drain()
