@@ -31,8 +31,8 @@ _IGNORED_TEXT = """
 """
 _IGNORED = frozenset(_IGNORED_TEXT.split())
 _IGNORED_VALUES = frozenset({"comment", "helper", "uhelper", "user"})
-_MEANT = (*SCAN_OPTIONS, *sorted(MOUNT_VALUES - {"block_size"}))
-"""What a typo in a name may mean. Filesystems have options of sizes, such as ``blocksize``, and of times."""
+_MEANT = (*(name for name in SCAN_OPTIONS if name != "key"), *sorted(MOUNT_VALUES - {"block_size"}))
+"""What a typo in a name may mean. Filesystems have options of sizes, such as ``blocksize``, and of times; s3fs has a ``key``."""
 _OPENING, _CLOSING = "{[", "}]"
 
 
