@@ -129,8 +129,8 @@ def _storage(
     return Storage(path, storage, settings, cachedir, age, layout, onunreadable)
 
 
-_NOT_OF_TEXT = frozenset({"where", "limit", "order", "threads"})
-"""Options of scans that a query has by other means: ``DataFrame.filter``, ``limit``, ``orderBy``, and tasks."""
+_NOT_OF_TEXT = frozenset({"key", "where", "limit", "order", "threads"})
+"""Options of scans that a query has by other means: ``DataFrame.filter``, ``limit``, ``orderBy``, and tasks. ``key`` is one of stores, too."""
 
 
 def _camel(name: str) -> str:
