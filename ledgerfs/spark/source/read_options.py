@@ -130,7 +130,7 @@ def _storage(
 
 
 _NOT_OF_TEXT = frozenset({"key", "where", "limit", "order", "threads"})
-"""Options of scans that a query has by other means: ``DataFrame.filter``, ``limit``, ``orderBy``, and tasks. ``key`` is one of stores, too."""
+"""Options of scans that a query has by other means: ``DataFrame.filter``, ``limit``, ``orderBy``, tasks. Stores have a ``key``, too."""
 
 
 def _camel(name: str) -> str:
