@@ -268,7 +268,7 @@ class Topic:
                 raise InvalidOptionError.unknown(name, OF_MESSAGES)
         identity = MessageId.of(message_id)
         topic = self._partition_of(identity) if self.is_partitioned else self
-        return read_message(topic, identity, ScanOptions.of(options, **keywords))
+        return read_message(topic, identity, ScanOptions.of(options, **keywords).of_messages())
 
     def schema_versions(self) -> "tuple[SchemaVersion, ...]":
         """Return the versions of the topic's schema, in the order of their registration.

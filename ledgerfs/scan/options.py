@@ -211,9 +211,9 @@ class ScanOptions:
         """Return the options of the same scan with values as bytes."""
         return replace(self, values="bytes", schema_version="latest", flatten=False, on_undecodable="raise")
 
-    def of_messages(self) -> dict[str, Any]:
-        """Return the options of one message."""
-        return {name: getattr(self, name) for name in OF_MESSAGES}
+    def of_messages(self) -> "ScanOptions":
+        """Return those options alone that one message has, whatever rows are wanted."""
+        return ScanOptions(**{name: getattr(self, name) for name in OF_MESSAGES})
 
     def require_of_parts(self) -> None:
         """Raise `InvalidOptionError` for options that a part of a topic, such as a file of the tree or a task's share, cannot have."""

@@ -150,6 +150,8 @@ class Read:
         copies = (copy for copy in world.models[self.bucket].now.values() if copy.content.topic.startswith(topic))
         known = sorted({_time_of(message) for copy in copies for message in copy.content.messages})
         times = tuple(known[end % len(known)] if known and end is not None else None for end in (self.start, self.end))
+        if None not in times and times[0] >= times[1]:
+            times = times[0], times[0] + 1
         reading.read(world, actor, self.bucket, topic, how=how, times=times, meeting=meeting)
 
 

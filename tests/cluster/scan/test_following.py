@@ -604,7 +604,7 @@ def test_no_columns_are_rows_too(cluster: LiveCluster) -> None:
 @for_each(
     "options",
     [
-        {"start": "now"},
+        {"start": "soon"},
         {"start": None},
         {"start": 1.5},
         {"start": "earliest", "after": "1:2"},
