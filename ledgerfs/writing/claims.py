@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.catalog.missing_ledgers import GapKind
-from ledgerfs.catalog.read_order import out_of_order
-from ledgerfs.catalog.same_messages import SameMessages
+from ledgerfs.catalog.same_messages import SameMessages, out_of_order
 from ledgerfs.catalog.time_arguments import iso_time
 from ledgerfs.errors import (
     AccessDeniedError,
@@ -125,7 +124,7 @@ class Rival:
     is_double
         Whether it has another id, and the same messages.
     is_misplaced
-        Whether it has another id, and the two would be read in another order than those that they are of (`ledgerfs.catalog.read_order`).
+        Whether it has another id, and the two would be read in another order than those that they are of (`same_messages`).
 
     """
 
@@ -201,7 +200,7 @@ class TakenIds:
 
 
 def refused(claim: Claim, rival: Rival) -> LedgerExistsError:
-    """Return the error for an id that is taken; nothing was written."""
+    """Return the error for an id that is taken, or for messages that the bucket has under another id."""
     if rival.is_double:
         return LedgerExistsError(f"{_doubled(claim, rival)}; remove that one first", key=rival.key)
     if rival.is_misplaced:
@@ -222,16 +221,7 @@ def standing_error(taken: TakenIds, claim: Claim, uuid: str) -> LedgerfsError | 
         reason = "the ledger was there, and by now somebody has removed or replaced it; write it again"
         return StaleObjectError(reason, key=f"{uuid}-ledger-{claim.ledger_id}")
     rival = taken.rival(claim, uuid)
-    if rival is None:
-        return _contradiction(taken.catalog, claim, ref)
-    if rival.is_double:
-        return LedgerExistsError(f"{_doubled(claim, rival)} ({rival.key})", key=ref.key)
-    if rival.is_misplaced:
-        return LedgerExistsError(f"{_misread(claim, rival)} ({rival.key})", key=ref.key)
-    return LedgerExistsError(
-        f"somebody else has written ledger {claim.ledger_id} meanwhile, {rival.what} ({rival.key}); one of the two would hide the other",
-        key=ref.key,
-    )
+    return _contradiction(taken.catalog, claim, ref) if rival is None else refused(claim, rival)
 
 
 def _contradiction(catalog: Catalog, claim: Claim, ref: LedgerRef) -> LedgerExistsError | None:

@@ -7,14 +7,17 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import BucketOrUrl, bucket_at
 from ledgerfs.bucket.wanted_topics import wanted_names
 from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.catalog_findings import check_unlisted
 from ledgerfs.catalog.findings import Finding, Severity
 from ledgerfs.catalog.layout import Progress
 from ledgerfs.catalog.missing_ledgers import GapKind, MissingLedger
 from ledgerfs.errors import IncompleteCopyError, InvalidOptionError
 from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.schemas.saved_schemas import SavedSchemas
 from ledgerfs.storage.failures import is_refusal
 from ledgerfs.writing.bucket_copy import CopiedLedger, CopyOptions, CopyOutcome, copy_rows, rows_to_copy
 from ledgerfs.writing.claims import IfExists
+from ledgerfs.writing.copied_schemas import schemas_to_copy
 from ledgerfs.writing.own_ids import new_own_id
 
 _NO_LEDGERS = frozenset({"unreadable-index", "index-without-data", "data-without-index"})
@@ -30,8 +33,12 @@ class CopyReport:
     ----------
     copied, skipped
         How many ledgers were copied now, and how many the target already had.
+    planned
+        How many would be copied, in a dry run.
     size
-        Bytes of the copied entries.
+        Bytes of the entries of these.
+    schemas
+        How many saved schemas were copied, or would be.
     failed
         Ledgers that are not in the target, and why.
     missing
@@ -41,6 +48,8 @@ class CopyReport:
 
     copied: int = 0
     skipped: int = 0
+    planned: int = 0
+    schemas: int = 0
     size: int = 0
     failed: list[CopiedLedger] = field(default_factory=list)
     missing: list[Finding] = field(default_factory=list)
@@ -61,7 +70,7 @@ class CopyReport:
         """Raise `IncompleteCopyError` if it has not."""
         if self.is_complete:
             return
-        whole = self.copied + self.skipped
+        whole = self.copied + self.skipped + self.planned
         short = len(self.failed) + len(self.missing)
         first = str(self.failed[0].error) if self.failed else f"{self.missing[0].key}: {self.missing[0].message}"
         error = IncompleteCopyError(f"{short:,} of {whole + short:,} ledgers are not copied; the first one: {first}")
@@ -81,6 +90,7 @@ def copy_ledgers(
     compression: str | None = None,
     ledger_id: int | None = None,
     check: bool = True,
+    dry_run: bool = False,
     allow_incomplete: bool = False,
     catalog: Catalog | None = None,
     on_ledger: OnLedger | None = None,
@@ -89,7 +99,7 @@ def copy_ledgers(
     """Copy the ledgers of a bucket into another bucket or folder, and read the copies back; existing ledgers are left alone.
 
     A broker that uses the copy can serve it: ledgers keep their names, and are the same byte for byte unless an option says otherwise. An
-    interrupted copy goes on when it is started again.
+    interrupted copy goes on when it is started again. The schemas of the topics that are saved in the source are copied first.
 
     Parameters
     ----------
@@ -112,6 +122,8 @@ def copy_ledgers(
         With ``unbatch``, the id of the first copy, which the others' follow; None for ids that no cluster hands out.
     check
         Whether copies are read back.
+    dry_run
+        Write nothing, and report what would be copied; entries are not read.
     allow_incomplete
         Whether to return the report even if ledgers could not be copied, instead of raising at the end.
     catalog
@@ -126,8 +138,9 @@ def copy_ledgers(
     IncompleteCopyError
         At the end, after everything else was copied: ledgers are damaged, missing, contradictory or being written, or the target has
         different ones, or their messages under other ids.
-    NotFoundError, InvalidNameError, InvalidOptionError
-        A topic that the source does not have; an invalid name or option. Nothing is written then.
+    NotFoundError, InvalidNameError, InvalidOptionError, SchemaConflictError
+        A topic that the source does not have; an invalid name or option; the target has another schema of the same number. Nothing is
+        written then.
     StoreUnreachableError, AccessDeniedError, StoreError
         A bucket cannot be listed; the first one also later.
 
@@ -137,21 +150,23 @@ def copy_ledgers(
     managed_ledgers = None
     if topics is not None:
         managed_ledgers = sorted(wanted_names(catalog, topics), key=lambda name: name or "")
-    if not unbatch:
-        for name, value in (("ledger_id", ledger_id), ("compression", compression)):
-            if value is not None:
-                reason = "other copies than those of unbatch keep their entries and the ids of their ledgers"
-                raise InvalidOptionError(reason, key=f"{name}={value!r}")
-    options = CopyOptions(block_size, IfExists.of(if_exists), new_uuid, None, ledger_id, check)
+    options = CopyOptions(block_size, IfExists.of(if_exists), new_uuid, None, ledger_id, check, dry_run)
     if unbatch:
         # This imports numba, which other copies do not need.
         from ledgerfs.messages.transforms import unbatch as splitting
 
-        options = replace(options, transform=splitting.unbatch(compression or "none"))
-    target.raw_store.writes.make_folder()
-    if unbatch and ledger_id is None:
-        options = replace(options, first_ledger_id=new_own_id([catalog, target.list_to_write()], managed_ledgers))
+        first_id = new_own_id([catalog], managed_ledgers) if ledger_id is None else ledger_id
+        options = replace(options, transform=splitting.unbatch(compression or "none"), first_ledger_id=first_id)
+    elif (ledger_id, compression) != (None, None):
+        reason = "other copies than those of unbatch keep their entries and the ids of their ledgers"
+        raise InvalidOptionError(reason, key=f"ledger_id={ledger_id!r}, compression={compression!r}")
+    schemas = schemas_to_copy(source, target, catalog.known_names if managed_ledgers is None else managed_ledgers)
+    if not dry_run:
+        target.raw_store.writes.make_folder()
+        for topic, versions in schemas.items():
+            SavedSchemas(target.raw_store).add(topic, versions)
     report = _copied(source, catalog, managed_ledgers, target, options, on_ledger=on_ledger, progress=progress)
+    report.schemas = sum(map(len, schemas.values()))
     if not allow_incomplete:
         report.require_complete()
     return report
@@ -171,8 +186,9 @@ def _copied(
     rows = rows_to_copy(catalog, managed_ledgers, all_copies=not is_named_anew)
     report = CopyReport()
     for one in copy_rows(source, target, rows, options, progress, catalog=catalog):
-        if one.outcome is CopyOutcome.COPIED:
-            report.copied += 1
+        report.copied += one.outcome is CopyOutcome.COPIED
+        report.planned += one.outcome is CopyOutcome.PLANNED
+        if one.outcome in {CopyOutcome.COPIED, CopyOutcome.PLANNED}:
             report.size += one.source.length
         elif one.outcome is CopyOutcome.SKIPPED:
             report.skipped += 1
@@ -187,6 +203,8 @@ def _copied(
 
 def _no_ledgers(source: Bucket, catalog: Catalog, managed_ledgers: Sequence[str | None] | None) -> Iterator[Finding]:
     """Yield findings about ledgers without a whole copy, also those that are being written; with ``managed_ledgers`` only about theirs."""
+    if managed_ledgers is None:
+        yield from check_unlisted(catalog)
     # None stands for those of unknown topic, which are of no topic that was asked for.
     wanted = {*catalog.names, None} if managed_ledgers is None else {*managed_ledgers} - {None}
     # Copies that contradict each other fail when they are copied.

@@ -72,7 +72,7 @@ def test_of_what_is_not_written_nothing_is_removed(fs: LedgerFileSystem, folder:
             fs.rm(PATH)
             put_in_folder(folder, rival)
 
-    with pytest.raises(LedgerExistsError, match="somebody else has written ledger 33 meanwhile"):
+    with pytest.raises(LedgerExistsError, match="has ledger 33 already"):
         meet()
     assert objects_in(folder) == {**OURS.objects, **rival.objects}
 

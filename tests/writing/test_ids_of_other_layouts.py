@@ -10,7 +10,7 @@ import pytest
 
 from ledgerfs import copy_ledgers, import_rows, open_bucket
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.catalog.read_order import FIRST_OWN_ID
+from ledgerfs.catalog.same_messages import FIRST_OWN_ID
 from ledgerfs.errors import IncompleteCopyError, LedgerExistsError, UnsupportedWriteError
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.fuse_mount.incoming_file import IncomingFile

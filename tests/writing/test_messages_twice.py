@@ -7,7 +7,7 @@ import pytest
 
 from ledgerfs import copy_ledgers, import_rows, open_bucket
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.catalog.read_order import is_own_id
+from ledgerfs.catalog.same_messages import is_own_id
 from ledgerfs.errors import IncompleteCopyError, LedgerExistsError
 from ledgerfs.formats.origin import Origin, build_origin, parse_origin
 from ledgerfs.fsspec_impl import LedgerFileSystem

@@ -3,6 +3,8 @@
 Of many indexes the plain ones are read by a kernel, and of few none, since numba takes as long to import as 20,000 indexes to parse.
 """
 
+import hashlib
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +18,8 @@ from ledgerfs.formats.pulsar_blob.index import MAX_INDEX_BYTES, OffloadIndex, pa
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.layouts.pulsar_blob.columns import KEY_COLUMNS, LISTED, NUMBER, own_of, pack_own
 from ledgerfs.layouts.pulsar_blob.remains import BadIndex
+from ledgerfs.storage.object_store import ObjectStore
+from ledgerfs.storage.objects import ReadRequest
 
 if TYPE_CHECKING:
     from ledgerfs.formats.array_types import Mask
@@ -146,3 +150,33 @@ def _row(listed: tuple[Any, ...], index: OffloadIndex, names: Names) -> tuple[An
         False,
         pack_own(size, version, is_plausible=index.is_plausible, is_odd=index.oddity is not None),
     )
+
+
+_MD5 = re.compile(r'"?([0-9a-f]{32})"?')
+
+
+class IndexDigests:
+    """The check of one bucket's indexes; for one thread."""
+
+    __slots__ = ("_are_digests", "_store")
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._are_digests = True
+
+    def checked(self, request: ReadRequest, outcome: bytes | LedgerfsError) -> bytes | LedgerfsError:
+        """Return an index as it was read, or an error; if its ETag does not fit, it is read once more."""
+        if not isinstance(outcome, bytes) or not self._is_doubtful(request, outcome):
+            return outcome
+        (again,) = self._store.read_many([request])
+        if again == outcome:
+            self._are_digests = False
+        elif isinstance(again, bytes) and self._is_doubtful(request, again):
+            return CorruptIndexError("two reads of it differ, and neither fits its ETag", key=request.key, offset=0)
+        return again
+
+    def _is_doubtful(self, request: ReadRequest, data: bytes) -> bool:
+        if not self._are_digests or request.end == request.start:
+            return False
+        digest = _MD5.fullmatch(request.version)
+        return digest is not None and hashlib.md5(data, usedforsecurity=False).hexdigest() != digest[1]

@@ -14,9 +14,8 @@ from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.missing_ledgers import UNKNOWN
 from ledgerfs.errors import LedgerfsError, StoreUnreachableError
 from ledgerfs.layouts.pulsar_blob.columns import NUMBER, key_of, own_of
-from ledgerfs.layouts.pulsar_blob.remains import BadIndex, BlobRemains, refused_data, remains_of
-from ledgerfs.layouts.pulsar_blob.same_ids import SameIds
-from ledgerfs.layouts.pulsar_blob.topics_in_user_metadata import told_of
+from ledgerfs.layouts.pulsar_blob.remains import BadIndex, BlobRemains, SameIds, refused_data, remains_of
+from ledgerfs.layouts.pulsar_blob.unpaired_objects import told_of
 from ledgerfs.storage.failures import is_refusal
 from ledgerfs.storage.object_store import ObjectStore
 from ledgerfs.storage.objects import ReadRequest
