@@ -182,7 +182,9 @@ class _FoundInFolder:
         A store that lists keys unsorted could not go on there.
         """
         keys = [stat.key for stat in page]
-        first, last = (self._child_of(key) for key in (keys[0], keys[-1])) if keys else ("", "")
+        if not keys:
+            return ""
+        first, last = self._child_of(keys[0]), self._child_of(keys[-1])
         self._is_sorted &= keys == sorted(keys) and not "" < first < self._child
         self._in_child = (self._in_child if first == self._child else 0) + len(page) if first == last else 0
         self._child = last or self._child

@@ -287,7 +287,7 @@ def test_another_schema_of_the_same_number_is_an_error_that_names_both(tmp_path:
     theirs = replace(SAVED, schema=SchemaInfo("INT64"))
     saved_in(str(target)).add(TOPIC, [theirs])
     for options in ((), ("--dry-run",)):
-        done = run("offload", url, str(target), *options, code=1)
+        done = run("offload", url, str(target), *options, code=2)
         assert f"version 0 is of type STRING in file://{tmp_path}/source/_ledgerfs/schemas, and".encode() in done.stderr
         assert f"of type INT64, in file://{target}/_ledgerfs/schemas".encode() in done.stderr
     assert [path.name for path in target.iterdir()] == ["_ledgerfs"]

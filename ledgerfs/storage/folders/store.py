@@ -94,9 +94,10 @@ class LocalStore:
                 raise translate(error, key) from error
             if not found:
                 yield [ObjectStat(key, 0, 0, "")]
-            found = sorted((stat for stat in found if stat.key > after), key=lambda stat: stat.key, reverse=True)
-            waiting += [stat.key for stat in found if stat.key.endswith("/")]
-            yield [stat for stat in reversed(found) if not stat.key.endswith("/")]
+            found.sort(key=lambda stat: stat.key)
+            folders = [stat.key for stat in found if stat.key.endswith("/")]
+            waiting += [one for one in reversed(folders) if one > after or after.startswith(one)]
+            yield [stat for stat in found if stat.key > after and not stat.key.endswith("/")]
 
     def head(self, key: str) -> ObjectHead:
         """Return the file's size and version."""
