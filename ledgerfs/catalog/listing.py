@@ -123,8 +123,9 @@ class _Survey:
             if found.keys >= _MOST_FOREIGN:
                 self._left.append(folder)
                 break
-            if (end := found.end_of_sample(page)) > after:
-                pages, after = self._store.list_folder(folder, end), end
+            if (child := found.sampled_child(page)) > after:
+                pages, after = self._store.list_folder(folder, child + _BEHIND), child
+                self._left.append(child)
         # A folder of nothing but links may be a tenant, whose namespaces are elsewhere.
         is_all = not found.is_ours and 0 < len(found.links) == sum(found.rest.counts.values())
         (self._closed if is_all else self._links).extend(found.links)
@@ -176,8 +177,8 @@ class _FoundInFolder:
     _in_child: int = 0
     _is_sorted: bool = True
 
-    def end_of_sample(self, page: Sequence[ObjectStat]) -> str:
-        """Return the end of the folder in this one that a page is in, if enough of it was seen; empty for none.
+    def sampled_child(self, page: Sequence[ObjectStat]) -> str:
+        """Return the folder in this one that a page is in, if enough of it was seen to go on behind it; empty for none.
 
         A store that lists keys unsorted could not go on there.
         """
@@ -188,7 +189,7 @@ class _FoundInFolder:
         self._is_sorted &= keys == sorted(keys) and not "" < first < self._child
         self._in_child = (self._in_child if first == self._child else 0) + len(page) if first == last else 0
         self._child = last or self._child
-        return f"{last}{_BEHIND}" if last and self._is_sorted and self._in_child >= _SAMPLE else ""
+        return last if self._is_sorted and self._in_child >= _SAMPLE else ""
 
     def _child_of(self, key: str) -> str:
         name, slash, _ = key[len(self.folder) :].partition("/")
@@ -200,8 +201,8 @@ def _log_left(url: str, folders: tuple[str, ...]) -> None:
     """Log, once a process, which folders are not listed to their ends."""
     named = ", ".join(folders[:_MOST_NAMED]) + (", …" if len(folders) > _MOST_NAMED else "")
     _log.warning(
-        "%s: the first %d keys in %s belong to no ledger, and the rest is not listed. If ledgers are there, open that folder, or list "
-        "all with --layout mapfile", url, _MOST_FOREIGN, named,
+        "%s: the first keys in %s belong to no ledger, and the rest is not listed. If ledgers are there, open that folder, or list all "
+        "with --layout mapfile", url, named,
     )  # fmt: skip
 
 

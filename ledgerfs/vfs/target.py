@@ -34,8 +34,8 @@ def target_of(path: str) -> tuple[str, int]:
 
 def is_file_of_ledger(path: str) -> bool:
     """Whether a path can only be the file of a ledger, there or not: ``entries/<tenant>/<namespace>/<topic>/<id>.entries``."""
-    view, *_, name = parts = path.split("/")
-    return len(parts) == _PARTS and view == WRITABLE_VIEW and _FILE_NAME.match(name) is not None
+    parts = path.split("/")
+    return len(parts) == _PARTS and parts[0] == WRITABLE_VIEW and _FILE_NAME.match(parts[-1]) is not None
 
 
 def require_file_name(path: str) -> None:

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ledgerfs.formats.records import EntryBatch
-    from ledgerfs.layouts.mapfile.key_walk import KeyPlace, KeyStretch
-    from ledgerfs.layouts.mapfile.resync import Resync
+    from ledgerfs.layouts.mapfile.key_walk import KeyPlace, KeyStretch, Resync
     from ledgerfs.storage.objects import ReadRequest
 
 _KEPT = 8 << 20
@@ -233,7 +232,7 @@ class MapFileReader(ObjectLedgerReader):
 
     def resync(self, error: CorruptLedgerError, place: "KeyPlace") -> "Resync":
         """Return the way out of damage at a place."""
-        from ledgerfs.layouts.mapfile.resync import Resync, find_marker
+        from ledgerfs.layouts.mapfile.key_walk import Resync, find_marker
 
         def next_marker(start: int) -> int | None:
             try:

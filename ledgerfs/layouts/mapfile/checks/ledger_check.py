@@ -35,7 +35,7 @@ from ledgerfs.storage.object_store import ObjectStore
 from ledgerfs.storage.objects import ObjectStat, ReadRequest
 
 if TYPE_CHECKING:
-    from ledgerfs.layouts.mapfile.resync import Resync
+    from ledgerfs.layouts.mapfile.key_walk import Resync
 
 _MARKER = len(SYNC_ESCAPE) + SYNC_BYTES
 

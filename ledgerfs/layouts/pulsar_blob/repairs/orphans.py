@@ -22,9 +22,9 @@ from ledgerfs.layouts.pulsar_blob.new_ledger import completed_user_metadata
 from ledgerfs.layouts.pulsar_blob.remains import DATA_WITHOUT_INDEX, UNREADABLE_INDEX, BadIndex
 from ledgerfs.layouts.pulsar_blob.repairs.actions import DeleteObject, RebuildIndex, ReplaceIndex
 from ledgerfs.layouts.pulsar_blob.repairs.data_walk import DataWalk, metadata_left_in, rebuilt_index, why_not_whole
+from ledgerfs.layouts.pulsar_blob.repairs.leftovers import foreign_format, lost_metadata
 from ledgerfs.layouts.pulsar_blob.repairs.same_bytes import why_not_contained
 from ledgerfs.layouts.pulsar_blob.repairs.survey import Survey, claimants, unknown_ones
-from ledgerfs.layouts.pulsar_blob.repairs.user_metadata import foreign_format, lost_metadata
 from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
 
 

@@ -15,9 +15,14 @@ from ledgerfs.layouts.pulsar_blob.remains import (
     UNREADABLE_INDEX,
     remains_of,
 )
-from ledgerfs.layouts.pulsar_blob.repairs.leftovers import look_at_lost, look_at_part, look_at_uploads, part_names
+from ledgerfs.layouts.pulsar_blob.repairs.leftovers import (
+    look_at_lost,
+    look_at_metadata,
+    look_at_part,
+    look_at_uploads,
+    part_names,
+)
 from ledgerfs.layouts.pulsar_blob.repairs.survey import Survey
-from ledgerfs.layouts.pulsar_blob.repairs.user_metadata import look_at_metadata
 from ledgerfs.storage.ordered_map import ordered_map
 
 _PART_THREADS = 16
