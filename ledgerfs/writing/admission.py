@@ -25,7 +25,7 @@ from ledgerfs.writing.claims import Claim, IfExists, TakenIds, refused, standing
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A ledger that the next listing has to show, whole and without a rival.
+    """A ledger that the next listing has to show, whole and without a conflict.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Expected:
 
 
 def confirm(bucket: Bucket, expected: Sequence[Expected]) -> list[LedgerfsError | None]:
-    """List a bucket, and return for each ledger why it is not there, whole and without a rival; None if it is.
+    """List a bucket, and return for each ledger why it is not there, whole and without a conflict; None if it is.
 
     New ledgers with an error are removed again. Raises the store's errors, and `UncertainWriteError` if removing fails.
     """
@@ -244,11 +244,11 @@ def together(bucket: Bucket) -> Iterator[Admission]:
 
 def _refusal(taken: TakenIds, claim: Claim) -> LedgerfsError | None:
     """Return why a ledger may not be written beside those of a listing; None if it may be."""
-    rival = taken.rival(claim)
+    conflict = taken.conflict(claim)
     return (
         taken.catalog.closed_to(claim.managed_ledger)
         or _hiding(taken.catalog, claim, ())
-        or (None if rival is None else refused(claim, rival))
+        or (None if conflict is None else refused(claim, conflict))
     )
 
 

@@ -153,9 +153,9 @@ def copy_rows(
 ) -> Iterator[CopiedLedger]:
     """Copy the rows (`rows_to_copy`) of a catalog, and yield the outcome of each; without ``catalog`` that of ``source`` is used.
 
-    A ledger that fails is yielded at once, with its error. The others are yielded in order, after the target was listed again and has them,
-    whole and without a rival. Small ledgers are copied four at a time, others one by one, so that at most four blocks are in memory. Raises
-    `StoreUnreachableError`, and `RefusedLedgerError` for a block size that the target refuses.
+    A ledger that fails is yielded at once, with its error. The others are yielded in order, after the target was listed again and has
+    them, whole and without a conflict. Small ledgers are copied four at a time, others one by one, so that at most four blocks are in
+    memory. Raises `StoreUnreachableError`, and `RefusedLedgerError` for a block size that the target refuses.
     """
     options = options or CopyOptions()
     if options.block_size is not None:
@@ -311,7 +311,7 @@ class _Copy:
             require_own_name(self.there.catalog, claim.managed_ledger)
 
     def _claim(self, ref: LedgerRef, ledger_id: int, uuid: str | None) -> Claim:
-        """Return the claim for the target; copies that an earlier run brought from the same bucket are no rivals."""
+        """Return the claim for the target; copies that an earlier run brought from the same bucket are no conflicts."""
         created_ms = self.source.source.created_ms_of(ref)
         twins = frozenset(one.ledger_id for one in self.same_messages.others_of(ref))
         may_hide = ref.managed_ledger is not None and bool(partitions_of(self.catalog, ref.managed_ledger))
@@ -356,9 +356,9 @@ class _Copy:
             one = next((one for one in found if is_any or one.ledger_id == claim.ledger_id), None)
             if one is not None and is_current(self.target.raw_store, one):
                 return one
-        rival = self.there.rival(claim)
-        if rival is not None:
-            raise refused(claim, rival)
+        conflict = self.there.conflict(claim)
+        if conflict is not None:
+            raise refused(claim, conflict)
         return None
 
     def _found(self, claim: Claim, uuid: str | None) -> LedgerRef | None:
@@ -369,9 +369,9 @@ class _Copy:
             if claim.if_exists is IfExists.FAIL or not is_same:
                 what = "this ledger" if is_same else "another ledger of this name, or half of this one"
                 raise LedgerExistsError(f"the target has {what} already", key=named.key)
-        rival = self.there.rival(claim)
-        if rival is not None:
-            raise refused(claim, rival)
+        conflict = self.there.conflict(claim)
+        if conflict is not None:
+            raise refused(claim, conflict)
         same = [named] if named is not None else []
         if claim.if_exists is IfExists.SKIP and named is None:
             same = [one for one in self.there.same(claim) if one.uuid not in claim.friends]

@@ -1,4 +1,4 @@
-"""Buckets that others use, too: what belongs to nobody's layout costs little, and nothing that may not be listed is taken for empty."""
+"""Buckets that others use, too: what belongs to no layout costs little, and nothing that may not be listed is taken for empty."""
 
 import os
 from collections.abc import Callable

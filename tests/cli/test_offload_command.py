@@ -292,7 +292,7 @@ def test_another_schema_of_the_same_number_is_an_error_that_names_both(tmp_path:
         assert f"of type INT64, in file://{target}/_ledgerfs/schemas".encode() in done.stderr
     assert [path.name for path in target.iterdir()] == ["_ledgerfs"]
     assert saved_in(str(target)).versions(TOPIC) == (theirs,)
-    # Of another topic it is in nobody's way.
+    # It is in the way of its own topic only.
     run("offload", url, str(target), "--topic", OTHER)
 
 

@@ -35,7 +35,12 @@ from ledgerfs.layouts.pulsar_blob.index_rows import IndexDigests, IndexRows
 from ledgerfs.layouts.pulsar_blob.reader import PulsarLedgerReader
 from ledgerfs.layouts.pulsar_blob.remains import REPAIRED_KINDS, BadIndex, BlobRemains, find_gaps
 from ledgerfs.layouts.pulsar_blob.same_uploads import compared_with_copies
-from ledgerfs.layouts.pulsar_blob.unpaired_objects import all_told, told_bad_indexes, told_orphans, without_false_losses
+from ledgerfs.layouts.pulsar_blob.unpaired_objects import (
+    named_bad_indexes,
+    named_orphans,
+    topics_of_objects,
+    without_false_losses,
+)
 from ledgerfs.storage.object_store import KeepingStore
 from ledgerfs.storage.objects import ObjectStat, ReadRequest
 
@@ -89,8 +94,8 @@ class PulsarBlob:
         ledgers = without_false_losses(self._store, ledgers, previous, refused)
         set_states(ledgers)
         unpaired = data[match_rows(data, indexes) < 0]
-        orphans = told_orphans(self._store, unpaired, previous, names.row_of, progress=progress, refused=refused)
-        bad_indexes = tuple(told_bad_indexes(self._store, bad, names.row_of))
+        orphans = named_orphans(self._store, unpaired, previous, names.row_of, progress=progress, refused=refused)
+        bad_indexes = tuple(named_bad_indexes(self._store, bad, names.row_of))
         return FoundLedgers(ledgers, BlobRemains(orphans, bad_indexes, tuple(refused)))
 
     def completed(self, catalog: Catalog) -> Catalog:
@@ -146,7 +151,7 @@ class PulsarBlob:
         """Look for the topic in user metadata if the index has none."""
         nameless = np.flatnonzero(ledgers["name"] == names.row_of(None))
         keys = [key.index_key for key in keys_of(ledgers[nameless])]
-        for row, told in zip(nameless.tolist(), all_told(self._store, keys), strict=True):
+        for row, told in zip(nameless.tolist(), topics_of_objects(self._store, keys), strict=True):
             if told.error is not None:
                 raise told.error
             if told.managed_ledger is not None:

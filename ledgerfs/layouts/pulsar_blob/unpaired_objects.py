@@ -39,7 +39,7 @@ _TOLD_EVERY = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ObjectTopic:
     """The answer about one object.
 
     Attributes
@@ -64,33 +64,37 @@ class Told:
     error: LedgerfsError | None = None
 
 
-_KEEPS_NONE = Told(is_kept=False)
+_KEEPS_NONE = ObjectTopic(is_kept=False)
 
 
-def told_of(store: ObjectStore, key: str) -> Told:
+def topic_of_object(store: ObjectStore, key: str) -> ObjectTopic:
     """Ask for one object; raises only `StoreUnreachableError`."""
     try:
         head = store.head(key)
     except NotFoundError:
-        return Told()
+        return ObjectTopic()
     except StoreUnreachableError:
         raise
     except LedgerfsError as error:
-        return Told(error=error)
+        return ObjectTopic(error=error)
     if head.metadata is None:
-        return Told(stat=head.stat, is_kept=False)
+        return ObjectTopic(stat=head.stat, is_kept=False)
     told = parse_user_metadata(head.metadata).managed_ledger
-    return Told(told, head.stat, is_of_job=group_of(head.metadata) is not None)
+    return ObjectTopic(told, head.stat, is_of_job=group_of(head.metadata) is not None)
 
 
-def all_told(store: ObjectStore, keys: Sequence[str], progress: Progress | None = None) -> Iterator[Told]:
+def topics_of_objects(
+    store: ObjectStore, keys: Sequence[str], progress: Progress | None = None
+) -> Iterator[ObjectTopic]:
     """Yield the answer about each object, in order; a store that keeps no user metadata is asked once."""
-    first = told_of(store, keys[0]) if keys else _KEEPS_NONE
+    first = topic_of_object(store, keys[0]) if keys else _KEEPS_NONE
     if not first.is_kept:
         yield from [_KEEPS_NONE] * len(keys)
         return
     yield first
-    for done, told in enumerate(ordered_map(lambda key: told_of(store, key), keys[1:], _THREADS, "ledgerfs-head"), 2):
+    for done, told in enumerate(
+        ordered_map(lambda key: topic_of_object(store, key), keys[1:], _THREADS, "ledgerfs-head"), 2
+    ):
         if progress is not None and (done % _TOLD_EVERY == 0 or done == len(keys)):
             progress("asking for topics", done, len(keys))
         yield told
@@ -113,11 +117,11 @@ def without_false_losses(
     lost = np.flatnonzero(ledgers["stored"] < 0)
     lost = lost[~_is_known(ledgers[lost], own_of(ledgers)["index_version"][lost], old, own_of(old)["index_version"])]
 
-    def look(row: int) -> tuple[Told, bool]:
+    def look(row: int) -> tuple[ObjectTopic, bool]:
         key = key_of(ledgers[row])
-        data = told_of(store, key.data_key)
+        data = topic_of_object(store, key.data_key)
         is_there = data.stat is not None or data.error is not None
-        return data, not is_there and _is_gone(told_of(store, key.index_key))
+        return data, not is_there and _is_gone(topic_of_object(store, key.index_key))
 
     is_deleted = np.zeros(ledgers.size, bool)
     for row, (data, is_deleted[row]) in zip(
@@ -144,7 +148,7 @@ def _known_losses(previous: Catalog) -> Table:
     return known
 
 
-def told_orphans(
+def named_orphans(
     store: ObjectStore,
     listed: Table,
     previous: Catalog | None,
@@ -166,7 +170,7 @@ def told_orphans(
     unknown = np.flatnonzero(orphans["name"] == UNASKED)
     keys = [key.data_key for key in keys_of(orphans[unknown])]
     is_gone = np.zeros(orphans.size, bool)
-    for row, told in zip(unknown.tolist(), all_told(store, keys, progress), strict=True):
+    for row, told in zip(unknown.tolist(), topics_of_objects(store, keys, progress), strict=True):
         is_gone[row] = _is_gone(told)
         orphans["is_of_job"][row] = told.is_of_job
         if told.managed_ledger is not None:
@@ -178,12 +182,12 @@ def told_orphans(
     return orphans[~is_gone]
 
 
-def told_bad_indexes(store: ObjectStore, bad: Sequence[BadIndex], row_of: RowOf) -> list[BadIndex]:
+def named_bad_indexes(store: ObjectStore, bad: Sequence[BadIndex], row_of: RowOf) -> list[BadIndex]:
     """Return the same with the topics that the user metadata of index or data object names."""
     asked = [one for one in bad if not isinstance(one.error, ObjectNotFoundError)]
-    told = [one.managed_ledger for one in all_told(store, [one.key.index_key for one in asked])]
+    told = [one.managed_ledger for one in topics_of_objects(store, [one.key.index_key for one in asked])]
     nameless = [place for place, name in enumerate(told) if name is None]
-    by_data = all_told(store, [asked[place].key.data_key for place in nameless])
+    by_data = topics_of_objects(store, [asked[place].key.data_key for place in nameless])
     for place, one in zip(nameless, by_data, strict=True):
         told[place] = one.managed_ledger
     names = {one.key: name for one, name in zip(asked, told, strict=True)}
@@ -213,5 +217,5 @@ def _is_known(rows: Table, versions: Versions, old: Table, old_versions: Version
     return is_same & (matches >= 0)
 
 
-def _is_gone(told: Told) -> bool:
+def _is_gone(told: ObjectTopic) -> bool:
     return told.stat is None and told.error is None and told.is_kept

@@ -191,9 +191,9 @@ def _first_id(catalog: Catalog, wanted: WriteOptions) -> int:
     if wanted.ledger_id is None:
         return new_own_id([catalog], [wanted.managed_ledger])
     claim = Claim(wanted.managed_ledger, wanted.ledger_id)
-    rival = TakenIds(catalog).rival(claim)
-    if rival is not None:
-        raise refused(claim, rival)
+    conflict = TakenIds(catalog).conflict(claim)
+    if conflict is not None:
+        raise refused(claim, conflict)
     return wanted.ledger_id
 
 

@@ -170,11 +170,11 @@ def why_not_whole(walk: DataWalk) -> str | None:
     is_round = walk.last_size % 1024 == 0 or walk.last_size % 1000 == 0
     if (len(walk.blocks) == 1 and not is_round) or parts_of(walk.stat) == len(walk.blocks):
         return None
-    return "its last block is full to the last byte, so it cannot be told whether others followed"
+    return "its last block is full to the last byte, so it is not known whether others followed"
 
 
 def parts_of(stat: ObjectStat) -> int | None:
-    """Return in how many parts an object was uploaded, if its ETag tells; Pulsar sends one block as one part."""
+    """Return in how many parts an object was uploaded, by its ETag; Pulsar sends one block as one part."""
     match = _PARTS.match(stat.version)
     return None if match is None else int(match[1])
 

@@ -91,9 +91,11 @@ def one_of_each(survey: Survey, repairs: Iterable[Repair]) -> list[Repair]:
         if rebuilt_data(repair) is not None:
             makers.setdefault((repair.ledger_id, repair.topic), []).append(repair)
     settled: dict[int, Repair] = {}
-    for rivals in makers.values():
-        if len(rivals) > 1:
-            settled |= {id(rival): one for rival, one in zip(rivals, _with_one_index(survey, rivals), strict=True)}
+    for conflicts in makers.values():
+        if len(conflicts) > 1:
+            settled |= {
+                id(conflict): one for conflict, one in zip(conflicts, _with_one_index(survey, conflicts), strict=True)
+            }
     return _knowing_each_other([settled.get(id(repair), repair) for repair in found])
 
 
@@ -124,20 +126,20 @@ def _knowing_each_other(repairs: list[Repair]) -> list[Repair]:
     return [informed(repair) for repair in repairs]
 
 
-def _with_one_index(survey: Survey, rivals: list[Repair]) -> list[Repair]:
-    first, *others = [stat for stat in map(rebuilt_data, rivals) if stat is not None]
+def _with_one_index(survey: Survey, conflicts: list[Repair]) -> list[Repair]:
+    first, *others = [stat for stat in map(rebuilt_data, conflicts) if stat is not None]
     if all(_is_same(survey, first, other) for other in others):
         reason = f"the same bytes as {first.key}, whose index is made; `repair` looks at it again when that is there"
         return [
-            rivals[0],
-            *(replace(rival, reason=reason, action=None, severity=Severity.REMARK) for rival in rivals[1:]),
+            conflicts[0],
+            *(replace(conflict, reason=reason, action=None, severity=Severity.REMARK) for conflict in conflicts[1:]),
         ]
     keys = ", ".join(stat.key for stat in (first, *others))
     reason = (
         f"whole, but not the only one: {keys} differ, and at most one of them is this ledger. Remove the others, then name the ledger "
-        f"(`--ledger {rivals[0].ledger_id}`)"
+        f"(`--ledger {conflicts[0].ledger_id}`)"
     )
-    return [replace(rival, reason=reason, action=None) for rival in rivals]
+    return [replace(conflict, reason=reason, action=None) for conflict in conflicts]
 
 
 def _is_same(survey: Survey, one: ObjectStat, other: ObjectStat) -> bool:
