@@ -25,7 +25,7 @@ from ledgerfs.scan.scan import Scan
 from ledgerfs.schemas.by_hand import schema_given
 from ledgerfs.storage.credentials import without_credentials
 from ledgerfs.tables.row_files import FoundFiles, find_rows
-from ledgerfs.writing.admission import Admission
+from ledgerfs.writing.admission import Admission, is_current
 from ledgerfs.writing.bucket_writer import BucketWriter
 from ledgerfs.writing.claims import IfExists
 from ledgerfs.writing.ledger_rows import MessageRows, add_rows
@@ -182,10 +182,7 @@ def import_rows(
             ledger_id, chosen = new_own_id([] if known is None else [known], [managed_ledger]), IfExists.FAIL
         wanted = Wanted(managed_ledger, ledger_id, block_size=block_size)
         ledger, claim = wanted.new_ledger(), replace(wanted.claim(chosen), is_original=True)
-        # Nothing has a generated id. Only the first ledger of a name may hide partitions.
-        is_free = is_generated and (
-            split_partition(managed_ledger)[1] is not None or (known is not None and known.has(managed_ledger))
-        )
+        is_free = is_generated and _means_itself(bucket, managed_ledger)
         if not is_free:
             Admission(bucket, progress).require_free(claim)
         ignored: tuple[str, ...] = (*getattr(found, "ignored_columns", ()),)
@@ -205,6 +202,15 @@ def import_rows(
         _warn_of_schemas(bucket, schema_owner(managed_ledger).topic, added.schema_versions)
     version = None if of_rows is None else of_rows.version
     return Imported(written, added.messages, (*ignored, *added.ignored_columns), version)
+
+
+def _means_itself(bucket: Bucket, managed_ledger: str) -> bool:
+    """Whether a further ledger of this name hides no partitions, by what is known and two HEADs: only the first one could."""
+    if split_partition(managed_ledger)[1] is not None:
+        return True
+    known = bucket.listed_catalog
+    first = None if known is None else next(known.refs_of(managed_ledger), None)
+    return first is not None and is_current(bucket.raw_store, first)
 
 
 def _warn_of_schemas(bucket: Bucket, topic: str, named: frozenset[int]) -> None:
