@@ -1,6 +1,6 @@
-"""Copying the ledgers of a bucket, or of some of its topics, into another one, with a report."""
+"""Copying the ledgers of a bucket, or of some of its topics, into another one, with their saved schemas, and a report."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ledgerfs.bucket.bucket import Bucket
@@ -11,13 +11,19 @@ from ledgerfs.catalog.catalog_findings import check_unlisted
 from ledgerfs.catalog.findings import Finding, Severity
 from ledgerfs.catalog.layout import Progress
 from ledgerfs.catalog.missing_ledgers import GapKind, MissingLedger
-from ledgerfs.errors import IncompleteCopyError, InvalidOptionError
-from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.errors import (
+    BucketNotFoundError,
+    IncompleteCopyError,
+    InvalidNameError,
+    InvalidOptionError,
+    SchemaConflictError,
+)
+from ledgerfs.formats.schemas.schema_info import SchemaVersion
+from ledgerfs.formats.topic_names import schema_owner, topic_of
 from ledgerfs.schemas.saved_schemas import SavedSchemas
 from ledgerfs.storage.failures import is_refusal
 from ledgerfs.writing.bucket_copy import CopiedLedger, CopyOptions, CopyOutcome, copy_rows, rows_to_copy
 from ledgerfs.writing.claims import IfExists
-from ledgerfs.writing.copied_schemas import schemas_to_copy
 from ledgerfs.writing.own_ids import new_own_id
 
 _NO_LEDGERS = frozenset({"unreadable-index", "index-without-data", "data-without-index"})
@@ -227,3 +233,48 @@ def _no_ledgers(source: Bucket, catalog: Catalog, managed_ledgers: Sequence[str 
 
 def _known_topic(one: MissingLedger) -> str | None:
     return None if one.topic == topic_of(None) else one.topic
+
+
+def schemas_to_copy(
+    source: Bucket, target: Bucket, managed_ledgers: Iterable[str | None]
+) -> dict[str, Sequence[SchemaVersion]]:
+    """Return {topic: versions that the target lacks} for the topics of some managed ledgers; changes nothing.
+
+    Raises `SchemaConflictError`, which names both, if the target has another schema of the same number, and the errors of reading either.
+    Sources other than buckets have none saved.
+    """
+    if not source.has_objects:
+        return {}
+    here, there = SavedSchemas(source.raw_store), SavedSchemas(target.raw_store)
+    owners = {_owner(name) for name in managed_ledgers}
+    found: dict[str, Sequence[SchemaVersion]] = {}
+    for topic, versions in here.all_versions().items():
+        known = _versions_in(there, topic) if topic in owners else ()
+        missing = [one for one in versions if one not in known]
+        for one in missing:
+            others = [other for other in known if other.version == one.version and not other.is_deletion]
+            is_known = any(other.schema.means_the_same(one.schema) for other in others)
+            if others and not (is_known or one.is_deletion):
+                raise SchemaConflictError(
+                    f"schema version {one.version} is of type {one.schema.type} in {here.source}, and another one, of type "
+                    f"{others[0].schema.type}, in {there.source}; remove one of the two, or copy into another bucket",
+                    key=topic,
+                )
+        if missing and topic in owners:
+            found[topic] = missing
+    return found
+
+
+def _versions_in(saved: SavedSchemas, topic: str) -> tuple[SchemaVersion, ...]:
+    """Return what is saved of a topic; nothing in a bucket that is not there yet."""
+    try:
+        return saved.versions(topic)
+    except BucketNotFoundError:
+        return ()
+
+
+def _owner(managed_ledger: str | None) -> str | None:
+    try:
+        return None if managed_ledger is None else schema_owner(managed_ledger).topic
+    except InvalidNameError:
+        return None
