@@ -105,7 +105,7 @@ def test_what_was_skipped_is_there_when_others_are_removed(fs: LedgerFileSystem,
             for key in same.objects:
                 (folder / key).unlink()
 
-    with pytest.raises(StaleObjectError, match="somebody has removed or replaced it"):
+    with pytest.raises(StaleObjectError, match="another writer has removed or replaced it"):
         move()
     assert objects_in(folder) == OURS.objects
     put_in_folder(folder, same)
