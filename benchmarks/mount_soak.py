@@ -22,7 +22,7 @@ from pathlib import Path
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import open_bucket
-from ledgerfs.writing.sources import RecordBytes
+from ledgerfs.writing.sources import RecordFile
 from ledgerfs.writing.write import Wanted, write_ledger
 
 TOPIC = "public/default/soak"
@@ -177,7 +177,7 @@ def make_bucket(bucket: Bucket) -> dict[str, bytes]:
         write_ledger(
             bucket,
             Wanted(TOPIC.replace("/soak", "/persistent/soak"), number, block_size=BLOCK),
-            RecordBytes("soak", data),
+            RecordFile.of("soak", data),
         )
         made[f"entries/{TOPIC}/{number}.entries"] = data
     return made

@@ -73,14 +73,14 @@ def records(megabytes: int, entry_bytes: int) -> memoryview:
 def offload_memory(url: str, options: dict[str, Any], megabytes: int, ledger_id: int) -> Callable[[], object]:
     """Ours: write one ledger from memory."""
     from ledgerfs.bucket.opening import open_bucket
-    from ledgerfs.writing.sources import RecordBytes
+    from ledgerfs.writing.sources import RecordFile
     from ledgerfs.writing.write import Wanted, write_ledger
 
     data, bucket = records(megabytes, 1024), open_bucket(url, options)
     bucket.load_catalog()
-    write_ledger(bucket, Wanted(_TOPIC, 2 * ledger_id), RecordBytes("warm", records(1, 1024)))
+    write_ledger(bucket, Wanted(_TOPIC, 2 * ledger_id), RecordFile.of("warm", records(1, 1024)))
     return lambda: write_ledger(
-        bucket, Wanted(_TOPIC, 2 * ledger_id + 1, block_size=_BLOCK), RecordBytes("memory", data)
+        bucket, Wanted(_TOPIC, 2 * ledger_id + 1, block_size=_BLOCK), RecordFile.of("memory", data)
     )
 
 

@@ -142,7 +142,7 @@ class MissingLedgerError(LedgerfsError):
 
 
 class UnplacedLedgersWarning(UserWarning):
-    """A bucket holds ledgers whose topic is unknown: any topic may lack some of them."""
+    """A bucket holds ledgers whose topic is unknown, or folders that may not be listed: topics may lack some ledgers."""
 
 
 class UnreadableObjectsWarning(UserWarning):

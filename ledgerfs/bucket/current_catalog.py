@@ -9,9 +9,9 @@ from ledgerfs.bucket.catalog_file import CatalogFile
 from ledgerfs.cache.disk_files import DiskFiles
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.layout import Progress
-from ledgerfs.catalog.missing_ledgers import refused_text
+from ledgerfs.catalog.missing_ledgers import closed_text, refused_text
 from ledgerfs.catalog.source import Source
-from ledgerfs.errors import UnreadableObjectsWarning
+from ledgerfs.errors import UnplacedLedgersWarning, UnreadableObjectsWarning
 from ledgerfs.forked import ForkLock
 from ledgerfs.layouts.object_source import ObjectSource
 
@@ -151,6 +151,9 @@ class CurrentCatalog:
 
     def _list(self, progress: Progress | None) -> Catalog:
         catalog = self._survey(progress)
+        if catalog.closed:
+            category = UnreadableObjectsWarning if catalog.skips_refused else UnplacedLedgersWarning
+            warnings.warn(closed_text(self._source.url, catalog.closed), category, stacklevel=2)
         if not catalog.skips_refused:
             catalog.require_readable()
         elif refused := catalog.refused():

@@ -18,7 +18,7 @@ OnDamage = Callable[[str, LedgerfsError], None]
 
 
 class KnownSchemas:
-    """`ledgerfs.schemas.schema_store.SchemaStore` of a bucket or living cluster.
+    """`ledgerfs.schemas.saved_schemas.SchemaStore` of a bucket or living cluster.
 
     All methods raise as those of `SavedSchemas`, and as `ledgerfs.catalog.source.Source.schema_versions`.
     """

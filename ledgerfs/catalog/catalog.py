@@ -23,6 +23,7 @@ from ledgerfs.catalog.missing_ledgers import (
 from ledgerfs.catalog.remains import OtherKeys, Remains
 from ledgerfs.catalog.topic_infos import TopicInfo, topic_infos
 from ledgerfs.errors import AccessDeniedError, AmbiguousLedgerError, LedgerfsError, NotFoundError
+from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.formats.uuid_halves import uuid_halves
 from ledgerfs.storage.failures import READ_THE_REST, is_refusal
 
@@ -48,7 +49,9 @@ class Catalog:
     gaps
         Rows of `GAP`, sorted by name and ledger id: the ledgers that readers of topics will miss.
     unlisted
-        The errors of folders that may contain ledgers and could not be listed.
+        The errors of folders among ledgers that could not be listed.
+    closed
+        The errors of other folders that could not be listed; topics may have ledgers there by their names (`closed_to`).
     archived
         The keys of objects that the listing shows as archived (`ledgerfs.storage.objects.ObjectStat.archived`); not cached on disk.
     skips_refused
@@ -67,6 +70,7 @@ class Catalog:
     _by_id: npt.NDArray[np.int64] = field(repr=False)
     gaps: Table = field(default_factory=lambda: np.empty(0, GAP))
     unlisted: tuple[AccessDeniedError, ...] = ()
+    closed: tuple[AccessDeniedError, ...] = ()
     archived: frozenset[str] = frozenset()
     skips_refused: bool = False
 
@@ -137,7 +141,7 @@ class Catalog:
     @property
     def is_complete(self) -> bool:
         """Whether the store refused nothing, of whatever topic."""
-        return not (self.unlisted or self.refusals())
+        return not (self.unlisted or self.closed or self.refusals())
 
     def require_readable(self) -> None:
         """Raise the error of what the store refused if it may belong to any topic: topics and ledgers would be missing unseen."""
@@ -146,6 +150,26 @@ class Catalog:
     def require_writable(self) -> None:
         """Raise the same, whatever readers skip: it may have the id that is to be written."""
         self._raise_first(self.refused(), "nothing is written before it can be read")
+
+    def closed_to(self, managed_ledger: str | None) -> AccessDeniedError | None:
+        """Return the error of a folder that could not be listed, if ledgers of this name may be in it; None if there is none.
+
+        They may if the end of the folder's path is the beginning of the name: base folders of ledgers have any name.
+        """
+        parts = (managed_ledger or "").split("/")
+        for error in self.closed:
+            folder = (error.key or "").rstrip("/").split("/")
+            if any(folder[at:] == parts[: len(folder) - at] for at in range(len(folder))):
+                reason = f"cannot list a folder that may contain ledgers of {topic_of(managed_ledger)}: {error.reason}; {READ_THE_REST}"
+                return AccessDeniedError(reason, key=error.key)
+        return None
+
+    def require_open(self, managed_ledgers: Iterable[str | None]) -> None:
+        """Raise that error for any of some names, unless readers leave out what the store refuses."""
+        if self.closed and not self.skips_refused:
+            error = next(filter(None, map(self.closed_to, managed_ledgers)), None)
+            if error is not None:
+                raise error
 
     def _raise_first(self, refused: Sequence[LedgerfsError], advice: str) -> None:
         if refused:

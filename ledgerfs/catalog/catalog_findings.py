@@ -8,8 +8,7 @@ from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.findings import Finding, Severity
 from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.catalog.partitioned_names import partitions_of
-from ledgerfs.catalog.read_order import out_of_order
-from ledgerfs.catalog.same_messages import SameMessages
+from ledgerfs.catalog.same_messages import SameMessages, out_of_order
 from ledgerfs.errors import AccessDeniedError, LedgerfsError, ObjectNotFoundError, StoreError
 from ledgerfs.formats.topic_names import topic_of
 
@@ -31,7 +30,7 @@ def check_messages_twice(catalog: Catalog) -> Iterator[Finding]:
         other = next((one for one in others if one.origin is None or one.ledger_id < ref.ledger_id), None)
         if other is not None:
             message = f"{other.key} has the same messages, under the id {other.ledger_id}; remove one of the two"
-            yield _about(ref, Severity.DAMAGE, "messages-twice", message)
+            yield about(ref, Severity.DAMAGE, "messages-twice", message)
 
 
 def check_read_order(catalog: Catalog) -> Iterator[Finding]:
@@ -43,7 +42,7 @@ def check_read_order(catalog: Catalog) -> Iterator[Finding]:
                 f"made of ledger {ref.root.ledger_id}, it is read on the wrong side of {other.key} (ledger {other.ledger_id}, of "
                 f"{other.root.ledger_id}): transactions and chunked messages may be torn apart"
             )
-            yield _about(ref, Severity.DAMAGE, "wrong-order", message)
+            yield about(ref, Severity.DAMAGE, "wrong-order", message)
 
 
 def check_hidden_partitions(catalog: Catalog) -> Iterator[Finding]:
@@ -57,7 +56,7 @@ def check_hidden_partitions(catalog: Catalog) -> Iterator[Finding]:
 
 def check_unlisted(catalog: Catalog) -> Iterator[Finding]:
     """Yield the folders that could not be listed."""
-    for error in catalog.unlisted:
+    for error in (*catalog.unlisted, *catalog.closed):
         message = f"what is in this folder is not known, and ledgers may be: {error.reason}"
         yield Finding(Severity.UNCHECKED, "unlisted-folder", message, error.key)
 
@@ -81,11 +80,25 @@ def severity_of(error: LedgerfsError) -> Severity:
     return Severity.DAMAGE
 
 
+def severity_of_copy(catalog: Catalog, ref: LedgerRef) -> Severity:
+    """Return the severity of damage to a copy: a remark where another, complete one is read instead."""
+    is_read = ref.copy == 0 or not catalog.copies_of(ref.managed_ledger, ref.ledger_id)[0].is_sound
+    return Severity.DAMAGE if is_read else Severity.REMARK
+
+
+def about(
+    ref: LedgerRef, severity: Severity, kind: str, message: str, offset: int | None = None, *, role: str | None = None
+) -> Finding:
+    """Return a finding about a ledger, or about its object of a role."""
+    key = ref.key if role is None else ref.object(role).key
+    return Finding(severity, kind, message, key, offset, ref.ledger_id, ref.topic)
+
+
 def _copy(catalog: Catalog, row: int) -> Finding:
     """Return the finding of a copy that is not read: a remark if its index agrees with that of the one that is, otherwise damage."""
     copy, read = catalog.ref(row), catalog.ref(row - int(catalog.ledgers["copy"][row]))
     if copy.agrees_with(read):
-        return _about(copy, Severity.REMARK, "extra-copy", "a further copy of this ledger; another one is read")
+        return about(copy, Severity.REMARK, "extra-copy", "a further copy of this ledger; another one is read")
     return contradicting_copy(
         copy,
         f"{_claims(copy)}, while {read.key}, which is read, has {_claims(read)}: one hides messages of the other",
@@ -95,13 +108,9 @@ def _copy(catalog: Catalog, row: int) -> Finding:
 def contradicting_copy(copy: LedgerRef, difference: str) -> Finding:
     """Return the finding of a copy that has other entries than the one that is read."""
     message = f"a copy of this ledger, with {difference}; remove the one that is wrong"
-    return _about(copy, Severity.DAMAGE, "contradicting-copy", message)
+    return about(copy, Severity.DAMAGE, "contradicting-copy", message)
 
 
 def _claims(ref: LedgerRef) -> str:
     created = "" if ref.created_ms is None else f", created at {ref.created_ms} ms"
     return f"{ref.entries} entries of {ref.length} bytes{created}"
-
-
-def _about(ref: LedgerRef, severity: Severity, kind: str, message: str) -> Finding:
-    return Finding(severity, kind, message, ref.key, None, ref.ledger_id, ref.topic)

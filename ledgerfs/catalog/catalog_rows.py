@@ -12,11 +12,15 @@ from ledgerfs.catalog.layouts_known import layout_rows
 from ledgerfs.catalog.ledger_ref import CatalogState, LedgerRef
 from ledgerfs.formats.origin import Origin
 from ledgerfs.formats.uuid_halves import uuid_from_halves
+from ledgerfs.storage.objects import ObjectStat
 
 Table = npt.NDArray[np.void]
 
 OWN_BYTES = 146
 """Room for a layout's own columns: two versions of objects, and some numbers."""
+
+VERSION_BYTES = 64
+"""Longer than the ETags of all known stores; a longer one is not kept, and reads then do not check it."""
 
 LEDGER = np.dtype(
     [
@@ -49,6 +53,17 @@ LEDGER = np.dtype(
 
 NO_UUID = uuid_from_halves(0, 0)
 """Of a ledger that has none."""
+
+
+def kept_version(stat: ObjectStat) -> bytes:
+    """Return an object's version as rows have it."""
+    version = stat.version.encode()
+    return version if len(version) <= VERSION_BYTES else b""
+
+
+def version_of(kept: bytes) -> str:
+    """Return the version that `kept_version` made a column."""
+    return kept.rstrip(b"\0").decode()
 
 
 def own_columns(rows: Table, own: np.dtype[np.void]) -> Table:

@@ -1,6 +1,6 @@
 """How ledgers lie in a bucket. All rooms above know only `Catalog`, `LedgerRef`, `LedgerReader` and findings."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -77,8 +77,8 @@ class RepairRequest:
         The user's name for the managed ledger of ledgers whose topic is unknown; None without one.
     ledgers
         The ledger ids to look at; None for all.
-    older_than_s
-        Age in seconds from which on an object is not being written any more.
+    older_than_ms, now_ms
+        Age from which on an object is not being written any more, and the time of the request.
     metadata
         Whether to ask for the user metadata of every object, with a request for each.
 
@@ -90,8 +90,9 @@ class RepairRequest:
     layouts: frozenset[int]
     open_ledger: OpenLedger
     managed_ledger: str | None
-    ledgers: Collection[int] | None
-    older_than_s: float
+    ledgers: frozenset[int] | None
+    older_than_ms: int
+    now_ms: int
     metadata: bool
     progress: Progress | None
 

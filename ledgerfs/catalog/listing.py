@@ -1,9 +1,13 @@
-"""Listing a bucket: every layout takes its own objects, and all of them become one catalog. Saved schemas are left out."""
+"""Listing a bucket: every layout takes its own objects, and all of them become one catalog. Saved schemas are left out.
+
+A bucket may be shared. Of a folder in which nothing belongs to a layout only the beginning is listed, and only the beginning of each folder
+in it; one that may not be listed is named, and is an error only to readers of topics that it may belong to.
+"""
 
 import logging
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -21,8 +25,16 @@ from ledgerfs.storage.object_store import ObjectStore
 from ledgerfs.storage.objects import ObjectStat
 
 _log = logging.getLogger("ledgerfs.store")
-_MANY_KEYS = 100_000
-"""Foreign keys in a folder after which a log line names the option that lists no folders."""
+_SAMPLE = 1000
+"""So many foreign keys in a row from one folder of a top-level folder, and the rest of that one is passed over."""
+
+_MOST_FOREIGN = 10_000
+"""So many foreign keys from a top-level folder without one of a layout, and the rest of it is not listed: ten requests."""
+
+_BEHIND = "\U0010ffff"
+"""Sorts behind all keys that begin like what is before it."""
+
+_MOST_NAMED = 5
 
 FOREIGN = "foreign"
 """Kind of the keys that no layout knows."""
@@ -40,8 +52,7 @@ def list_bucket(
     """
     listed_ms = int(time.time() * 1000)
     survey = _Survey(store, layouts, progress)
-    for page in store.list_pages():
-        survey.take(page)
+    survey.take_all()
     listings, others = survey.listings, survey.others
     names, places = Names(), Names()
     places.row_of("")
@@ -52,7 +63,7 @@ def list_bucket(
     ledgers = np.concatenate([np.empty(0, LEDGER), *(one.ledgers for one in found)])
     remains = {layout.number: one.remains for layout, one in zip(layouts, found, strict=True)}
     catalog = Catalog.of(names.texts, ledgers, remains, others, places.texts)
-    catalog = replace(catalog, unlisted=survey.unlisted(), archived=frozenset(survey.archived))
+    catalog = replace(catalog, unlisted=survey.unlisted(), closed=survey.closed(), archived=frozenset(survey.archived))
     for layout in layouts:
         catalog = layout.completed(catalog)
     return with_gaps(catalog, (row for layout in layouts for row in layout.gaps(catalog, listed_ms)))
@@ -66,58 +77,75 @@ class _Survey:
         self.others = OtherKeys()
         self.archived: set[str] = set()
         self._denied: list[ObjectStat] = []
+        self._closed: list[ObjectStat] = []
         self._links: list[ObjectStat] = []
+        self._left: list[str] = []
         self._store = store
         self._layouts = layouts
         self._progress = progress
         self._seen = 0
 
-    def take(self, page: Sequence[ObjectStat]) -> None:
-        """Take a page of the bucket itself; folders are listed if a layout has ledgers in folders."""
+    def take_all(self) -> None:
+        """Take the pages of the bucket itself; folders are listed if a layout has ledgers in folders."""
         looks = any(layout.is_in_folders for layout in self._layouts)
-        for stat in self._not_taken(page):
-            if stat.refused:
-                self._links.append(stat)
-            if not (looks and stat.key.endswith("/") and self._take_folder(stat.key)):
-                self._add_other(stat.key)
+        for page in self._store.list_pages():
+            for stat in self._not_taken(page):
+                if stat.refused:
+                    self._links.append(stat)
+                if not (looks and stat.key.endswith("/") and self._take_folder(stat.key)):
+                    self._add_other(self.others, stat.key)
+        if self._left:
+            _log_left(self._store.url, tuple(self._left))
 
     def unlisted(self) -> tuple[AccessDeniedError, ...]:
-        """Return the errors of folders that may have ledgers and could not be listed."""
+        """Return the errors of folders among ledgers that could not be listed."""
         links = (stat for stat in self._links if any(one.may_be_behind(stat.key) for one in self.listings))
+        return self._errors(*self._denied, *links)
+
+    def closed(self) -> tuple[AccessDeniedError, ...]:
+        """Return the errors of folders that could not be listed, and about which nothing is known but the name."""
+        return self._errors(*self._closed)
+
+    def _errors(self, *stats: ObjectStat) -> tuple[AccessDeniedError, ...]:
         names = [layout_rows(one.number).NAME for one in self._layouts if not one.is_in_folders]
         hint = f" (--layout {names[0]} lists no folders)" if names else ""
-        return tuple(AccessDeniedError(stat.refused + hint, key=stat.key) for stat in (*self._denied, *links))
+        return tuple(AccessDeniedError(stat.refused + hint, key=stat.key) for stat in stats)
 
     def _take_folder(self, folder: str) -> bool:
-        """Take the objects in a folder and below it; return whether a layout took any. If not, the folder is one key of no layout.
-
-        All are listed: a folder of any name and depth may be the base of ledgers, and a page of keys costs less than a folder a request.
-        """
-        is_ours, rest = False, OtherKeys()
-        links: list[ObjectStat] = []
-        for page in self._store.list_folder(folder):
-            left = self._not_taken(page)
-            is_ours |= len(left) < len(page)
-            for stat in left:
-                is_folder = stat.key.endswith("/")
-                if stat.refused and is_folder and stat.key.rstrip("/") not in _SYSTEM_FOLDERS:
-                    self._denied.append(stat)
-                    is_ours |= stat.key == folder
-                    continue
-                if stat.refused and not is_folder:
-                    links.append(stat)
-                if not is_schemas_folder(stat.key):
-                    rest.add(self._kind_of(stat.key), stat.key)
-            if not is_ours and sum(rest.counts.values()) >= _MANY_KEYS:
-                for one in self._layouts:
-                    if not one.is_in_folders:
-                        _log_many_keys(self._store.url, folder, layout_rows(one.number).NAME)
+        """Take the objects in a folder and below it; return whether a layout took any, or it is closed."""
+        found, after = _FoundInFolder(folder), ""
+        pages = self._store.list_folder(folder)
+        while (page := next(pages, None)) is not None:
+            self._take_page(page, found)
+            # A bucket that is read in one layout is that layout's.
+            if found.is_ours or len(self._layouts) == 1:
+                continue
+            if found.keys >= _MOST_FOREIGN:
+                self._left.append(folder)
+                break
+            if (child := found.sampled_child(page)) > after:
+                pages, after = self._store.list_folder(folder, child + _BEHIND), child
+                self._left.append(child)
         # A folder of nothing but links may be a tenant, whose namespaces are elsewhere.
-        is_all = not is_ours and 0 < len(links) == sum(rest.counts.values())
-        (self._denied if is_all else self._links).extend(links)
-        if is_ours:
-            self.others.join(rest)
-        return is_ours
+        is_all = not found.is_ours and 0 < len(found.links) == sum(found.rest.counts.values())
+        (self._closed if is_all else self._links).extend(found.links)
+        (self._denied if found.is_ours else self._closed).extend(found.denied)
+        if found.is_ours:
+            self.others.join(found.rest)
+        return found.is_ours or any(stat.key == folder for stat in found.denied)
+
+    def _take_page(self, page: Sequence[ObjectStat], found: "_FoundInFolder") -> None:
+        left = self._not_taken(page)
+        found.keys += len(page)
+        found.is_ours |= len(left) < len(page)
+        for stat in left:
+            is_folder = stat.key.endswith("/")
+            if stat.refused and is_folder and stat.key.rstrip("/") not in _SYSTEM_FOLDERS:
+                found.denied.append(stat)
+                continue
+            if stat.refused and not is_folder:
+                found.links.append(stat)
+            self._add_other(found.rest, stat.key)
 
     def _not_taken(self, page: Sequence[ObjectStat]) -> list[ObjectStat]:
         rest = [stat for stat in page if not is_saved_schema(stat.key)]
@@ -129,21 +157,52 @@ class _Survey:
             self._progress("listing", self._seen, None)
         return rest
 
-    def _add_other(self, key: str) -> None:
+    def _add_other(self, others: OtherKeys, key: str) -> None:
         if not is_schemas_folder(key):
-            self.others.add(self._kind_of(key), key)
+            kinds = (layout.kind_of_other(key) for layout in self._layouts)
+            others.add(next((kind for kind in kinds if kind is not None), FOREIGN), key)
 
-    def _kind_of(self, key: str) -> str:
-        kinds = (layout.kind_of_other(key) for layout in self._layouts)
-        return next((kind for kind in kinds if kind is not None), FOREIGN)
+
+@dataclass(slots=True)
+class _FoundInFolder:
+    """What is in a top-level folder, as far as it is listed; ``keys``: how many keys that is."""
+
+    folder: str
+    is_ours: bool = False
+    keys: int = 0
+    rest: OtherKeys = field(default_factory=OtherKeys)
+    links: list[ObjectStat] = field(default_factory=list)
+    denied: list[ObjectStat] = field(default_factory=list)
+    _child: str = ""
+    _in_child: int = 0
+    _is_sorted: bool = True
+
+    def sampled_child(self, page: Sequence[ObjectStat]) -> str:
+        """Return the folder in this one that a page is in, if enough of it was seen to go on behind it; empty for none.
+
+        A store that lists keys unsorted could not go on there.
+        """
+        keys = [stat.key for stat in page]
+        if not keys:
+            return ""
+        first, last = self._child_of(keys[0]), self._child_of(keys[-1])
+        self._is_sorted &= keys == sorted(keys) and not "" < first < self._child
+        self._in_child = (self._in_child if first == self._child else 0) + len(page) if first == last else 0
+        self._child = last or self._child
+        return last if self._is_sorted and self._in_child >= _SAMPLE else ""
+
+    def _child_of(self, key: str) -> str:
+        name, slash, _ = key[len(self.folder) :].partition("/")
+        return f"{self.folder}{name}{slash}" if slash else ""
 
 
 @cache
-def _log_many_keys(url: str, folder: str, layout: str) -> None:
-    """Log, once a process, that a folder takes long to list, and the layout that lists none."""
+def _log_left(url: str, folders: tuple[str, ...]) -> None:
+    """Log, once a process, which folders are not listed to their ends."""
+    named = ", ".join(folders[:_MOST_NAMED]) + (", …" if len(folders) > _MOST_NAMED else "")
     _log.warning(
-        '%s: many foreign keys in %s; all are listed, since some may be ledgers. layout="%s" (--layout %s) lists no folders',
-        url, folder, layout, layout,
+        "%s: the first keys in %s belong to no ledger, and the rest is not listed. If ledgers are there, open that folder, or list all "
+        "with --layout mapfile", url, named,
     )  # fmt: skip
 
 

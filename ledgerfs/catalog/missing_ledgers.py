@@ -14,6 +14,7 @@ import numpy as np
 from ledgerfs.catalog.layouts_known import layout_rows
 from ledgerfs.display import printable
 from ledgerfs.errors import LedgerfsError, MissingLedgerError
+from ledgerfs.formats.array_types import Int64, Mask
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.formats.uuid_halves import uuid_from_halves
 from ledgerfs.storage.failures import READ_THE_REST
@@ -21,6 +22,14 @@ from ledgerfs.storage.failures import READ_THE_REST
 _MOST_NAMED = 3
 UNKNOWN = -1
 """Row of a name, id of a ledger, or number of entries that nothing tells."""
+
+
+UPLOAD_MS = 10 * 60 * 1000
+"""What is not whole may still be written so long after its last byte was: Pulsar puts an index within seconds, and tries for minutes if the
+store is slow or fails."""
+
+CLOCKS_MS = 24 * 60 * 60 * 1000
+"""The time of an object that is further ahead of our clock means nothing."""
 
 
 class GapKind(IntEnum):
@@ -162,6 +171,12 @@ class MissingLedger:
         return {"ledger_id": self.known_id, **told}
 
 
+def is_young(modified_ms: Int64 | int, now_ms: int) -> Mask | bool:
+    """Return whether objects were written so short a time ago that they may not be whole yet; the store's clock may be ahead of ours."""
+    age_ms = now_ms - modified_ms
+    return (age_ms < UPLOAD_MS) & (age_ms > -CLOCKS_MS)
+
+
 def missing_of_row(gap: np.void, managed_ledger: str | None, place: str) -> MissingLedger:
     """Return the value of one row of `GAP`."""
     high, low, ledger_id, _, _, layout, kind, is_beside, last_entry, length, created_ms, modified_ms = cast(
@@ -222,6 +237,12 @@ def refused_text(url: str, refused: Sequence[LedgerfsError]) -> str:
     """Return the warning for a bucket that is read without what the store refused, of whatever topic."""
     more = f"; and {len(refused) - 1:,} more" if len(refused) > 1 else ""
     return f"{url}: left out, since the store refuses them: {refused[0].key}: {refused[0].reason}{more}"
+
+
+def closed_text(url: str, closed: Sequence[LedgerfsError]) -> str:
+    """Return the warning for a bucket with folders that could not be listed, and that may be anything."""
+    named = ", ".join(str(one.key) for one in closed[:_MOST_NAMED]) + (", …" if len(closed) > _MOST_NAMED else "")
+    return f"{url}: cannot list {named} ({closed[0].reason}); ledgers that are there, if any, are left out"
 
 
 def unplaced_text(url: str, unplaced: Sequence[int], being_written: Sequence[MissingLedger]) -> str:

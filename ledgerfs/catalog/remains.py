@@ -43,7 +43,7 @@ class Remains(Protocol):
     @property
     def topics(self) -> frozenset[int]:
         """Rows of names that are topics although no entry of them is there yet: reading them gives nothing, and is no error."""
-        ...
+        return frozenset()
 
     def renamed(self, new_row: npt.NDArray[np.int32]) -> "Remains":
         """Return the same with other rows of names."""

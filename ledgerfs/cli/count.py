@@ -96,6 +96,7 @@ def _all(bucket: "Bucket") -> "list[Topic]":
     from ledgerfs.bucket.topic import Topic
 
     catalog = bucket.catalog
+    catalog.require_open(catalog.managed_ledgers)
     # Also of topics that have no other ledger, which no count tells of.
     bucket.warn_of_unplaced([None, *catalog.known_names], catalog)
     return [Topic(bucket, name) for name in catalog.managed_ledgers]

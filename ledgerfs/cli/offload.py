@@ -11,6 +11,7 @@ from ledgerfs.cli.group import EXIT_STORAGE
 from ledgerfs.cli.options import CODECS, disks_argument, target_argument
 from ledgerfs.cli.output import human_size, print_json, progress, say
 from ledgerfs.cli.parameter_types import Size
+from ledgerfs.display import printable
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
@@ -50,6 +51,7 @@ _UUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
     help="With --unbatch: of the first copy, the others' follow.  [default: ids that no cluster hands out]",
 )
 @click.option("--no-check", is_flag=True, help="Do not read copies back.")
+@click.option("--dry-run", is_flag=True, help="Print what would be copied, and write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: what became of each ledger.")
 @click.pass_context
 def offload(
@@ -59,19 +61,22 @@ def offload(
     target: "Bucket",
     *,
     topics: tuple[str, ...],
+    dry_run: bool,
     as_json: bool,
     **options: Any,  # noqa: ANN401  (click's)
 ) -> None:
     """Copy the ledgers of BUCKET into TARGET, another bucket or a folder, and read the copies back.
 
-    A broker that uses the copy can serve it: ledgers keep their names, and without --block-size they are the same byte for byte. Run it
-    again after an interruption: ledgers of the same topic, id, last entry, length and creation are skipped, with --unbatch those that were
-    made of the same one. Ledgers that are damaged, missing, contradictory or still being written, or different in TARGET, are named and not
-    copied (exit code 1), and so are those whose messages TARGET has under another id. Those that the store refuses are named, too (exit
-    code 3, if nothing is damaged).
+    A broker that uses the copy can serve it: ledgers keep their names, and without --block-size they are the same byte for byte. The saved
+    schemas of their topics are copied, too; one that differs from that of the same number in TARGET is an error, and nothing is copied. Run
+    it again after an interruption: ledgers of the same topic, id, last entry, length and creation are skipped, with --unbatch those that
+    were made of the same one. Ledgers that are damaged, missing, contradictory or still being written, or different in TARGET, are named
+    and not copied (exit code 1), and so are those whose messages TARGET has under another id. Those that the store refuses are named, too
+    (exit code 3, if nothing is damaged).
 
     \b
     Examples:
+      ledgerfs offload s3://tier s3://tier-backup --dry-run
       ledgerfs offload s3://tier s3://tier-backup
       ledgerfs offload s3://tier /backup/tier --topic persistent://public/default/orders
       ledgerfs offload s3://tier s3://tier -O endpoint_url=https://other:9000 --block-size 64MiB
@@ -94,31 +99,38 @@ def offload(
     with progress(in_bytes=True) as update:
         report = copy_ledgers(
             bucket, target, topics=topics or None, check=is_checked, allow_incomplete=True, catalog=catalog,
-            on_ledger=partial(_tell, told), progress=update, **options,
+            on_ledger=partial(_tell, told), dry_run=dry_run, progress=update, **options,
         )  # fmt: skip
     for finding in report.missing:
         say(f"failed  {finding.key}: {finding.message}")
     if told is not None:
         print_json(told + [_finding_as_json(finding) for finding in report.missing])
     else:
-        click.echo(_summary(report, is_checked=is_checked))
+        click.echo(_summary(report, is_checked=is_checked, is_dry=dry_run))
     if not report.is_complete:
         context.exit(EXIT_STORAGE if report.is_refused and bucket.on_unreadable == "raise" else 1)
 
 
 def _tell(told: list[dict[str, Any]] | None, one: "CopiedLedger") -> None:
-    """Say why a ledger failed, and keep its outcome if JSON is wanted."""
+    """Say why a ledger failed, print one that would be copied, and keep its outcome if JSON is wanted."""
+    ref = one.source
     if one.error is not None:
-        say(f"failed  ledger {one.source.ledger_id} of {one.source.topic}: {one.error}")
+        say(f"failed  ledger {ref.ledger_id} of {ref.topic}: {one.error}")
     if told is not None:
         told.append(_as_json(one))
+    elif one.outcome == "planned":
+        size = human_size(ref.length)
+        click.echo(printable(f"would copy  ledger {one.ledger_id} of {ref.topic}: {ref.entries:,} entries, {size}"))
 
 
-def _summary(report: "CopyReport", *, is_checked: bool) -> str:
-    """Return the summary, a line."""
-    checked = ", read back and whole" if is_checked else ""
-    copied = f"ledgers copied: {report.copied:,} ({human_size(report.size)} of entries{checked})"
-    return f"{copied}, there already: {report.skipped:,}, failed: {len(report.failed) + len(report.missing):,}"
+def _summary(report: "CopyReport", *, is_checked: bool, is_dry: bool) -> str:
+    """Return the summary, a line; nothing is copied in a dry run."""
+    checked = ", read back and whole" if is_checked and not is_dry else ""
+    count = f"to copy: {report.planned:,}" if is_dry else f"copied: {report.copied:,}"
+    schemas = f", schemas: {report.schemas:,}" if report.schemas else ""
+    failed = len(report.failed) + len(report.missing)
+    copied = f"ledgers {count} ({human_size(report.size)} of entries{checked}){schemas}"
+    return f"{copied}, there already: {report.skipped:,}, failed: {failed:,}"
 
 
 def _finding_as_json(finding: "Finding") -> dict[str, Any]:
@@ -130,6 +142,8 @@ def _finding_as_json(finding: "Finding") -> dict[str, Any]:
         "source_ledger_id": finding.ledger_id,
         "source_uuid": uuid.group() if uuid else None,
         "outcome": "failed",
+        "entries": None,
+        "bytes": None,
         "error": finding.message,
     }
 
@@ -142,5 +156,7 @@ def _as_json(one: "CopiedLedger") -> dict[str, Any]:
         "source_ledger_id": one.source.ledger_id,
         "source_uuid": one.source.uuid,
         "outcome": one.outcome.value,
+        "entries": one.source.entries,
+        "bytes": one.source.length,
         "error": None if one.error is None else str(one.error),
     }

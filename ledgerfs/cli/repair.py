@@ -41,7 +41,6 @@ def _seconds(_: click.Context, __: click.Parameter, text: str) -> int:
 @click.option(
     "--topic", metavar="TOPIC", help="The topic of the ledgers of --ledger, if nothing in the bucket tells it."
 )
-@click.option("--full", is_flag=True, help="Read every byte first, as `ledgerfs verify` does, to name all damage.")
 @click.option(
     "--no-metadata", is_flag=True, help="Do not ask for the user metadata of every object, which is a request each."
 )
@@ -55,7 +54,6 @@ def repair(
     older_than_s: int,
     ledgers: tuple[int, ...],
     topic: str | None,
-    full: bool,
     no_metadata: bool,
     as_json: bool,
 ) -> None:
@@ -82,7 +80,7 @@ def repair(
 
     with progress() as update:
         plan = plan_repair(
-            bucket, topic=topic, ledgers=ledgers or None, older_than_s=older_than_s, full=full, metadata=not no_metadata, progress=update
+            bucket, topic=topic, ledgers=ledgers or None, older_than_s=older_than_s, metadata=not no_metadata, progress=update
         )  # fmt: skip
     outcomes = _carry_out(plan, as_json=as_json) if yes else []
     if as_json:

@@ -35,7 +35,7 @@ from ledgerfs.fsspec_impl.ledger_file import LedgerFile
 from ledgerfs.fsspec_impl.ledger_transaction import LedgerTransaction
 from ledgerfs.fsspec_impl.long_names import leaving_out_long_names, telling_long_names_at_the_end
 from ledgerfs.fsspec_impl.ranges import inside, read_ranges
-from ledgerfs.vfs.target import require_writable
+from ledgerfs.vfs.target import is_file_of_ledger, require_writable
 from ledgerfs.vfs.tree import Node, Tree, tree_of
 
 if TYPE_CHECKING:
@@ -188,7 +188,9 @@ class LedgerFileSystem(AbstractFileSystem):
         return self._node_or_none(path) is not None
 
     def isdir(self, path: str) -> bool:
-        """Whether the path is a directory."""
+        """Whether the path is a directory; of the file of a ledger that is known without a listing."""
+        if is_file_of_ledger(self._strip_protocol(path)):
+            return False
         node = self._node_or_none(path)
         return node is not None and node.is_directory
 
@@ -335,7 +337,7 @@ class LedgerFileSystem(AbstractFileSystem):
     ) -> None:
         """Copy local files of records into the bucket, as fsspec's filesystems do; patterns as in `expand_path`.
 
-        The bucket is listed once before, and once after all of them.
+        The bucket is listed once, after all of them; with ``if_exists="skip"`` also before.
         """
         local = LocalFileSystem()
         lpath, rpath = pairs(local, lpath, self, rpath, recursive=recursive, maxdepth=maxdepth)
@@ -364,11 +366,11 @@ class LedgerFileSystem(AbstractFileSystem):
             self.makedirs(rpath, exist_ok=True)
             return
         callback.set_size(Path(lpath).stat().st_size)
-        self._writes.put(self._strip_protocol(rpath), lpath, self.open, callback.relative_update, options)
+        self._writes.put(self._strip_protocol(rpath), lpath, callback.relative_update, options)
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **options: Any) -> None:  # noqa: ANN401, ARG002
         """Write the bytes of a file of records as a ledger of the bucket, as `put_file`."""
-        self._writes.pipe(self._strip_protocol(path), value, self.open, options)
+        self._writes.pipe(self._strip_protocol(path), value, options)
 
     def copy(
         self,
@@ -383,15 +385,14 @@ class LedgerFileSystem(AbstractFileSystem):
 
         The bucket is listed as for `put`.
         """
-        with self._together() as admission:
-            admission.require_listed()
+        with self._together():
             path1, path2 = pairs(self, path1, self, path2, recursive=recursive, maxdepth=maxdepth)
             require_names(self, path1, path2, recursive=recursive, maxdepth=maxdepth)
             super().copy(path1, path2, recursive=recursive, maxdepth=maxdepth, on_error=on_error or "raise", **options)
 
     def cp_file(self, path1: str, path2: str, **options: Any) -> None:  # noqa: ANN401
         """Copy a ledger within the bucket, as `put_file`, with BookKeeper's metadata of it."""
-        self._writes.copy(self._strip_protocol(path1), self._strip_protocol(path2), self.open, options)
+        self._writes.copy(self._strip_protocol(path1), self._strip_protocol(path2), options)
 
     def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:  # noqa: ANN401
         """Delete ledgers: of each the index object first, then the data object. A topic without ledgers is no directory any more.

@@ -2,8 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,17 +14,21 @@ from ledgerfs.fsspec_impl.ledger_upload import LedgerUpload
 from ledgerfs.vfs.removal import Removal, chosen, remove
 from ledgerfs.vfs.target import require_writable, target_of
 from ledgerfs.vfs.tree import tree_of
-from ledgerfs.writing.admission import together
+from ledgerfs.writing.admission import Admission, together
 from ledgerfs.writing.claims import IfExists
-from ledgerfs.writing.copied_properties import copied_metadata, copied_user_metadata, own_block_size
-from ledgerfs.writing.sources import EntrySource, OffloadedLedger, RecordBytes, RecordFile
-from ledgerfs.writing.write import Wanted, measured, open_writer, require_new_ids
+from ledgerfs.writing.sources import EntrySource, OffloadedLedger, RecordFile
+from ledgerfs.writing.write import (
+    Wanted,
+    copied_metadata,
+    copied_user_metadata,
+    measured,
+    open_writer,
+    own_block_size,
+    require_new_ids,
+)
 
 if TYPE_CHECKING:
     from ledgerfs.fsspec_impl.ledger_transaction import LedgerTransaction
-
-Open = Callable[..., AbstractContextManager[LedgerUpload]]
-"""Opens a path for writing as fsspec does, within a transaction if there is one."""
 
 _MOST_NAMED = 5
 _OPTIONS = ("block_size", "if_exists", "transform", "metadata", "user_metadata", "uuid")
@@ -50,31 +53,22 @@ class TreeWrites:
 
     def create(self, path: str, *, autocommit: bool = True, **options: Any) -> LedgerUpload:  # noqa: ANN401
         """Open a path for writing; raises the errors of the path and its id."""
-        wanted, policy = self._wanted(path, options)
-        if self.transaction is not None:
-            _require_no_other(wanted, path, self.transaction.files)
         with together(self.bucket) as admission:
-            writer = open_writer(admission, wanted, path, policy)
-        return LedgerUpload(path, writer, autocommit=autocommit)
+            return self._opened(admission, path, *self._wanted(path, options), autocommit=autocommit)
 
-    def put(self, path: str, local: str, open_path: Open, tell: Callable[[int], None], options: dict[str, Any]) -> None:
+    def put(self, path: str, local: str, tell: Callable[[int], None], options: dict[str, Any]) -> None:
         """Copy a local file of records in."""
-        self._write(path, RecordFile.at(Path(local)), open_path, options, _added(tell))
+        self._write(path, RecordFile.at(Path(local)), *self._wanted(path, options), progress=_added(tell))
 
-    def pipe(self, path: str, data: bytes, open_path: Open, options: dict[str, Any]) -> None:
+    def pipe(self, path: str, data: bytes, options: dict[str, Any]) -> None:
         """Make bytes of records a ledger."""
-        self._write(path, RecordBytes(path, data), open_path, options)
+        self._write(path, RecordFile.of(path, data), *self._wanted(path, options))
 
-    def copy(self, source: str, path: str, open_path: Open, options: dict[str, Any]) -> None:
+    def copy(self, source: str, path: str, options: dict[str, Any]) -> None:
         """Copy one ledger of the bucket to another path, with its metadata except the topic.
 
         Nothing for a directory: fsspec passes each of them when it copies recursively, and they need not be made.
         """
-        with together(self.bucket) as admission:
-            admission.require_listed()
-            self._copy(source, path, open_path, options)
-
-    def _copy(self, source: str, path: str, open_path: Open, options: dict[str, Any]) -> None:
         node = tree_of(self.bucket).node(source)
         node.require_there()
         if node.ref is None:
@@ -83,14 +77,15 @@ class TreeWrites:
         if not source.endswith(".entries"):
             raise InvalidNameError("only files of entries/ are copied within a bucket", key=source)
         reader = self.bucket.reader(node.ref)
-        managed_ledger, ledger_id = target_of(path)
-        require_new_ids(ledger_id, node.ref.ledger_id, self._options(options).get("transform"))
-        known = {
-            "block_size": own_block_size(reader),
-            "metadata": copied_metadata(reader, ledger_id, managed_ledger),
-            "user_metadata": copied_user_metadata(reader, managed_ledger),
-        }
-        self._write(path, OffloadedLedger(reader), open_path, {**known, **options})
+        wanted, policy = self._wanted(path, options)
+        require_new_ids(wanted.ledger_id, node.ref.ledger_id, wanted.transform)
+        wanted = replace(
+            wanted,
+            block_size=wanted.block_size or own_block_size(reader),
+            metadata=wanted.metadata or copied_metadata(reader, wanted.ledger_id, wanted.managed_ledger),
+            user_metadata=wanted.user_metadata or copied_user_metadata(reader, wanted.managed_ledger),
+        )
+        self._write(path, OffloadedLedger(reader), wanted, policy)
 
     def remove(self, paths: Sequence[str], directories: Sequence[str] = ()) -> None:
         """Delete ledgers, all of which have to be there, at the end of the transaction if there is one.
@@ -120,38 +115,41 @@ class TreeWrites:
             raise LedgerExistsError(f"{count} ledgers were removed; {named}", key=new[0].path)
 
     def _write(
-        self,
-        path: str,
-        source: EntrySource,
-        open_path: Open,
-        options: dict[str, Any],
-        progress: Progress | None = None,
+        self, path: str, source: EntrySource, wanted: Wanted, policy: IfExists, progress: Progress | None = None
     ) -> None:
-        wanted, policy = self._wanted(path, options)
-        ledger = wanted.new_ledger()
         with together(self.bucket) as admission:
-            is_compared = policy is not IfExists.FAIL
-            if is_compared and admission.is_there(wanted.claim(policy), lambda: measured(source, ledger)):
+            is_skipped = policy is IfExists.SKIP and admission.is_there(
+                wanted.claim(policy), lambda: measured(source, wanted.new_ledger())
+            )
+            if is_skipped:
                 if self.transaction is not None:
                     self.transaction.skipped.update(dict.fromkeys(admission.skipped))
                 return
-            with open_path(path, "wb", **options) as file:
+            with self._opened(admission, path, wanted, policy, autocommit=self.transaction is None) as file:
+                if self.transaction is not None:
+                    self.transaction.files.append(file)
                 file.add_all(source, progress)
 
-    def _wanted(self, path: str, options: Mapping[str, Any]) -> tuple[Wanted, IfExists]:
-        """Return the ledger of a path and the options of a write; raises `InvalidOptionError`, and as `target_of`."""
-        managed_ledger, ledger_id = target_of(path)
-        given = self._options(options)
-        wanted = {name: given.get(name) for name in _OPTIONS if name != "if_exists"}
-        return Wanted(managed_ledger, ledger_id, **wanted), _policy(given)
+    def _opened(
+        self, admission: Admission, path: str, wanted: Wanted, policy: IfExists, *, autocommit: bool
+    ) -> LedgerUpload:
+        if self.transaction is not None:
+            _require_no_other(wanted, path, self.transaction.files)
+        return LedgerUpload(path, open_writer(admission, wanted, path, policy), autocommit=autocommit)
 
-    def _options(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options of a write, with those of all writes, and without those that fsspec adds for others."""
+    def _wanted(self, path: str, options: Mapping[str, Any]) -> tuple[Wanted, IfExists]:
+        """Return the ledger of a path and the policy of a write, by its options, else by those of all writes.
+
+        Options that fsspec adds for others are left out. Raises `InvalidOptionError`, and as `target_of`.
+        """
+        managed_ledger, ledger_id = target_of(path)
         unknown = ", ".join(sorted(set(self.defaults) - set(_OPTIONS)))
         if unknown:
             raise InvalidOptionError(f"not an option of a write; these are {', '.join(_OPTIONS)}", key=unknown)
-        named = {name: value for name, value in given.items() if name in _OPTIONS and value is not None}
-        return {**self.defaults, **named}
+        named = {name: value for name, value in options.items() if name in _OPTIONS and value is not None}
+        given = {**self.defaults, **named}
+        policy = IfExists.of(given.pop("if_exists", IfExists.FAIL))
+        return Wanted(managed_ledger, ledger_id, **given), policy
 
 
 def _added(tell: Callable[[int], None]) -> Progress:
@@ -172,10 +170,3 @@ def _require_no_other(wanted: Wanted, path: str, beside: Iterable[LedgerUpload])
         if one.is_pending and one.ledger.key.ledger_id == wanted.ledger_id:
             reason = f"the same transaction writes ledger {wanted.ledger_id} already, as {one.path}"
             raise LedgerExistsError(f"{reason}; ids are unique in a cluster", key=path)
-
-
-def _policy(options: Mapping[str, Any]) -> IfExists:
-    try:
-        return IfExists(options.get("if_exists", IfExists.FAIL))
-    except ValueError as error:
-        raise InvalidOptionError(f"if_exists is one of {', '.join(IfExists)}", key=str(options["if_exists"])) from error

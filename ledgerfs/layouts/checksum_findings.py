@@ -1,15 +1,27 @@
-"""Findings about the checksums and the format of a ledger's entries, the same for every layout."""
+"""Reading one ledger in full, as far as all layouts do it alike: its entries' checksums and format, totals, and what could not be read."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Generic, Self, TypeVar
 
 import numpy as np
 
-from ledgerfs.catalog.findings import Severity
+from ledgerfs.catalog.catalog_findings import severity_of
+from ledgerfs.catalog.findings import Finding, Severity
+from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.catalog.reader import LedgerReader, OnRead
+from ledgerfs.errors import LedgerfsError, ObjectNotFoundError, StaleObjectError, StoreUnreachableError
+from ledgerfs.formats.ledger_metadata import LedgerMetadata, LedgerState
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.decode.entry_checksum import EntryState, check_entries
 from ledgerfs.messages.decode.named_versions import versions_and_kafka
 
 _NAMED = 20
+
+_ENTRIES_LOST = frozenset({"missing-entries", "damaged-records"})
+
+_Reader = TypeVar("_Reader", bound=LedgerReader)
 
 
 class ChecksumFindings:
@@ -55,3 +67,88 @@ class ChecksumFindings:
                 "and does not read their messages"
             )
             yield Severity.REMARK, "kafka-entries", message
+
+
+@dataclass(slots=True)
+class ObjectLedgerCheck(Generic[_Reader]):
+    """The check of one ledger in objects (`ledgerfs.catalog.layout.LedgerCheck`): run it, then read what it found.
+
+    Attributes
+    ----------
+    entries, length
+        Entries found, and their bytes.
+    bytes
+        Bytes of the data object that were read.
+    findings
+        In the order of the object.
+    digest
+        Of all records, if one is given: copies with other blocks have the same.
+    schema_versions
+        Which its messages name.
+
+    """
+
+    ledger: _Reader
+    on_bytes: OnRead
+    entries: int = 0
+    length: int = 0
+    bytes: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    digest: blake2b | None = None
+    schema_versions: set[int] = field(default_factory=set)
+    _checksums: ChecksumFindings = field(default_factory=ChecksumFindings)
+
+    @property
+    def ref(self) -> LedgerRef:
+        """The ledger."""
+        return self.ledger.ref
+
+    def run(self) -> Self:
+        """Check everything. An object that cannot be read is a finding; raises `StoreUnreachableError`."""
+        try:
+            self._check()
+        except StoreUnreachableError:
+            raise
+        except ObjectNotFoundError as error:
+            self._missing(error)
+        except StaleObjectError as error:
+            self._find(Severity.REMARK, "replaced-meanwhile", error.reason, error.key, error.offset)
+        except LedgerfsError as error:
+            self._find(severity_of(error), "unreadable-object", error.reason, error.key, error.offset)
+        return self
+
+    def _check(self) -> None:
+        """Check everything; raises the errors of reading."""
+        raise NotImplementedError
+
+    def _missing(self, error: ObjectNotFoundError) -> None:
+        message = "the ledger was deleted since the bucket was listed"
+        self._find(Severity.REMARK, "deleted-meanwhile", message, error.key)
+
+    def _check_batch(self, batch: EntryBatch) -> Iterator[tuple[int, str, str]]:
+        """Count entries, and yield wrong ones as `ChecksumFindings.check`."""
+        self.entries += len(batch)
+        self.length += int(batch.lengths.sum())
+        if self.digest is not None:
+            self.digest.update(batch.records())
+        self.schema_versions |= self._checksums.named_versions(batch)
+        yield from self._checksums.check(batch)
+
+    def _check_totals(self, metadata: LedgerMetadata) -> None:
+        for severity, kind, message in self._checksums.summary(self.entries):
+            self._find(severity, kind, message)
+        # Entries that cannot be reached are findings already; no others can be missing.
+        is_complete = not any(finding.kind in _ENTRIES_LOST for finding in self.findings)
+        if is_complete and self.length != metadata.length:
+            self._damage("wrong-length", f"the entries have {self.length} bytes, the metadata says {metadata.length}")
+        if metadata.state != LedgerState.CLOSED:
+            self._find(Severity.REMARK, "not-closed", f"the ledger was offloaded in state {metadata.state}, not closed")
+
+    def _damage(self, kind: str, message: str, offset: int | None = None, key: str | None = None) -> None:
+        self._find(Severity.DAMAGE, kind, message, key, offset)
+
+    def _find(
+        self, severity: Severity, kind: str, message: str, key: str | None = None, offset: int | None = None
+    ) -> None:
+        ref = self.ref
+        self.findings.append(Finding(severity, kind, message, key or ref.key, offset, ref.ledger_id, ref.topic))

@@ -1,13 +1,18 @@
-"""Reading several ledgers one after the other: parts of the next one are fetched while the end of one is read."""
+"""Ledgers in objects: what their readers have in common, and reading several one after the other.
 
+Parts of the next ledger are fetched while the end of one is read.
+"""
+
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from ledgerfs.cache.object_window import Parts, open_parts
-from ledgerfs.catalog.reader import OnDamage, Span
-from ledgerfs.errors import LedgerfsError
+from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.catalog.reader import LedgerReader, OnDamage, Span, Stream
+from ledgerfs.errors import EntryRangeError, LedgerfsError, StaleObjectError
 from ledgerfs.storage.object_store import KeepingStore
-from ledgerfs.storage.objects import ReadRequest
+from ledgerfs.storage.objects import ObjectStat, ReadRequest
 
 if TYPE_CHECKING:
     from ledgerfs.formats.records import EntryBatch
@@ -15,32 +20,75 @@ if TYPE_CHECKING:
 _OPENED_AHEAD = 4
 
 
-class PlannedReader(Protocol):
-    """A `LedgerReader` that knows which parts of objects it will read."""
+class ObjectLedgerReader(LedgerReader, ABC):
+    """`LedgerReader` of a ledger with a data and an index object, which knows which parts of them it will read."""
+
+    __slots__ = ("ref", "store")
+
+    def __init__(self, store: KeepingStore, ref: LedgerRef) -> None:
+        self.ref = ref
+        self.store = store
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self.store, self.ref))
 
     @property
-    def store(self) -> KeepingStore:
-        """The store of its objects."""
-        ...
+    def is_remote(self) -> bool:
+        """Whether the store is remote."""
+        return self.store.is_remote
 
+    @property
+    def stream(self) -> Stream:
+        """`stream_objects`, as for all ledgers in objects."""
+        return stream_objects
+
+    @property
+    def data(self) -> ObjectStat:
+        """The object that has the entries."""
+        return self.ref.object("data")
+
+    @abstractmethod
     def expect(self) -> None:
         """Begin to fetch what the first read needs; returns at once."""
-        ...
 
+    @abstractmethod
     def plan(self, first: int, last: int, *, is_known: bool = False) -> Iterator[ReadRequest]:
         """Yield the reads that `batches_of` needs for many entries: small ones first, unless it is known that all will be read."""
-        ...
 
+    def batches(self, first: int, last: int, on_damage: OnDamage | None = None) -> "Iterator[EntryBatch]":
+        """Yield the same entries as `read`, some MiB at a time; with ``on_damage``, which is called, damaged ones are left out."""
+        return self.batches_of(None, first, last, on_damage)
+
+    @abstractmethod
     def batches_of(
-        self, parts: Parts, first: int, last: int, on_damage: OnDamage | None = None
+        self, parts: Parts | None, first: int, last: int, on_damage: OnDamage | None = None
     ) -> "Iterator[EntryBatch]":
-        """Yield entries as `LedgerReader.batches`, from the parts of `plan`; other ledgers' parts may come before and after them."""
-        ...
+        """Yield the same from the parts of `plan`; other ledgers' parts may come before and after them. None opens parts of its own."""
+
+    def reread(self) -> None:
+        """Forget what caches keep of the data object."""
+        self.store.forget(self.data)
+
+    def request(self, start: int, end: int, *, is_kept: bool = True) -> ReadRequest:
+        """Return a request for bytes of the data object, in the version that the catalog saw."""
+        return ReadRequest(self.data.key, start, end, self.data.version, is_kept)
+
+    @property
+    def index_request(self) -> ReadRequest:
+        """A request for all of the index object."""
+        stat = self.ref.object("index")
+        return ReadRequest(stat.key, 0, stat.size, stat.version)
+
+    def require_range(self, first: int, last: int) -> None:
+        """Raise `EntryRangeError` for entries that the ledger does not have."""
+        if not 0 <= first <= last <= self.last_entry:
+            reason = f"entries {first} to {last} asked for; the ledger has 0 to {self.last_entry}"
+            raise EntryRangeError(reason, key=self.data.key)
 
 
 def stream_objects(spans: Sequence[Span]) -> "Iterator[tuple[int, EntryBatch]]":
-    """Read spans of ledgers in one store (`ledgerfs.catalog.reader.Stream`); each ledger is a `PlannedReader`."""
-    readers = [cast("PlannedReader", span.ledger) for span in spans]
+    """Read spans of ledgers in one store (`ledgerfs.catalog.reader.Stream`); each is of an `ObjectLedgerReader`."""
+    readers = [cast("ObjectLedgerReader", span.ledger) for span in spans]
     if not readers:
         return
     with open_parts(readers[0].store, _plan(readers, spans)) as parts:
@@ -55,7 +103,12 @@ def leads_to(parts: Parts, key: str, offset: int) -> bool:
     return part is not None and part.key == key and part.start <= offset
 
 
-def _plan(readers: Sequence[PlannedReader], spans: Sequence[Span]) -> Iterator[ReadRequest]:
+def replaced(key: str) -> StaleObjectError:
+    """Return the error for an object that is another one now than when it was listed."""
+    return StaleObjectError("the object was replaced; open it again", key=key)
+
+
+def _plan(readers: Sequence[ObjectLedgerReader], spans: Sequence[Span]) -> Iterator[ReadRequest]:
     for i, (reader, span) in enumerate(zip(readers, spans, strict=True)):
         for ahead in readers[i + 1 : i + 1 + _OPENED_AHEAD] if i == 0 else readers[i + _OPENED_AHEAD :][:1]:
             ahead.expect()

@@ -1,7 +1,6 @@
 """Repairing the damage that can be repaired from the bucket alone; deletes only what is proved to be garbage."""
 
 from ledgerfs.catalog.repairs import Repair
-from ledgerfs.repair.carrying_out import RepairOutcome, RepairPlan
-from ledgerfs.repair.plan import DAY_SECONDS, plan_repair
+from ledgerfs.repair.plan import DAY_SECONDS, RepairOutcome, RepairPlan, plan_repair
 
 __all__ = ["DAY_SECONDS", "Repair", "RepairOutcome", "RepairPlan", "plan_repair"]

@@ -1,6 +1,8 @@
-"""The plan of repairs: for all that a quick `verify` finds, and for leftovers that only matter to those who may write."""
+"""The plan of repairs, for all that a quick `verify` finds and for unfinished uploads, and carrying it out."""
 
+import time
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import BucketOrUrl, bucket_at
@@ -8,11 +10,62 @@ from ledgerfs.catalog.layout import Progress, RepairRequest
 from ledgerfs.catalog.layouts_known import AUTO
 from ledgerfs.catalog.partitioned_names import require_own_name
 from ledgerfs.catalog.repairs import Repair
-from ledgerfs.errors import UnsupportedWriteError
+from ledgerfs.errors import LedgerfsError, StoreUnreachableError, UnsupportedWriteError
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.repair.carrying_out import RepairPlan
+from ledgerfs.storage.object_store import RawStore
 from ledgerfs.verification import Finding, Severity
 from ledgerfs.verification.verify import verify_listed
+
+
+@dataclass(frozen=True, slots=True)
+class RepairOutcome:
+    """A repair that was carried out; with an error, it was not."""
+
+    repair: Repair
+    error: LedgerfsError | None
+
+
+@dataclass(frozen=True, slots=True)
+class RepairPlan:
+    """The repairs of a bucket; nothing is changed before `carry_out`."""
+
+    bucket: Bucket
+    items: tuple[Repair, ...]
+
+    @property
+    def to_do(self) -> list[Repair]:
+        """The repairs that can be carried out, in their order."""
+        ranked = [(item.action.rank, number) for number, item in enumerate(self.items) if item.action is not None]
+        return [self.items[number] for _, number in sorted(ranked)]
+
+    @property
+    def left(self) -> list[Repair]:
+        """The findings that cannot be repaired."""
+        return [item for item in self.items if item.action is None]
+
+    def carry_out(self) -> Iterator[RepairOutcome]:
+        """Carry out one repair after the other, each only if the bucket is still as it was planned for; yield the outcomes.
+
+        A repair that fails does not stop the others, and stopping between two leaves nothing half done. Raises `StoreUnreachableError`.
+        """
+        store = self.bucket.raw_store
+        try:
+            for repair in self.to_do:
+                yield _carried_out(repair, store)
+        finally:
+            self.bucket.expire()
+
+
+def _carried_out(repair: Repair, store: RawStore) -> RepairOutcome:
+    try:
+        if repair.action is not None:
+            repair.action.run(store)
+    except StoreUnreachableError:
+        raise
+    except LedgerfsError as error:
+        return RepairOutcome(repair, error)
+    return RepairOutcome(repair, None)
+
 
 DAY_SECONDS = 86400.0
 
@@ -27,7 +80,6 @@ def plan_repair(
     topic: str | None = None,
     ledgers: Collection[int] | None = None,
     older_than_s: float = DAY_SECONDS,
-    full: bool = False,
     metadata: bool = True,
     progress: Progress | None = None,
 ) -> RepairPlan:
@@ -43,8 +95,6 @@ def plan_repair(
         Only these ledger ids; None for all.
     older_than_s
         Leave younger objects alone, in seconds: a broker may still be writing them.
-    full
-        Read every byte, as `verify` does without ``quick``: the damage found so cannot be repaired, but is named.
     metadata
         Check the user metadata of every object, a request each, if the store keeps any.
     progress
@@ -77,14 +127,15 @@ def plan_repair(
         layouts=frozenset(layout.number for layout in layouts),
         open_ledger=bucket.uncached_reader,
         managed_ledger=managed_ledger,
-        ledgers=ledgers,
-        older_than_s=older_than_s,
+        ledgers=None if ledgers is None else frozenset(ledgers),
+        older_than_ms=int(older_than_s * 1000),
+        now_ms=int(time.time() * 1000),
         metadata=metadata,
         progress=progress,
     )
     items = [repair for layout in layouts for repair in layout.repairs(request)]
     read = catalog if bucket.layout == AUTO else bucket.load_catalog(progress, listed=True)
-    items += _unmendable(bucket, ledgers, verify_listed(bucket, read, quick=not full, progress=progress).findings)
+    items += _unmendable(bucket, ledgers, verify_listed(bucket, read, quick=True, progress=progress).findings)
     return RepairPlan(bucket, tuple(items))
 
 

@@ -5,7 +5,7 @@ that is interrupted leaves whole versions. Every call lists the objects anew; wh
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from ledgerfs.errors import (
     AccessDeniedError,
@@ -29,6 +29,29 @@ from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.objects import ObjectStat, ReadRequest
 from ledgerfs.storage.opening import open_store
 from ledgerfs.storage.url_filesystem import filesystem_of
+
+
+class SchemaStore(Protocol):
+    """A place that knows schemas. Nothing is kept: each call asks the place. May be used from several threads.
+
+    Topics are named as `formats.topic_names.managed_ledger_of` takes them; partitions have the schemas of the whole.
+    """
+
+    @property
+    def source(self) -> str:
+        """The place's name, for people, without credentials."""
+        ...
+
+    def versions(self, topic: str) -> tuple[SchemaVersion, ...]:
+        """Return all that is known of a topic's schemas, ascending by number, then by time; none if there is nothing.
+
+        A number that was given again after a forced deletion is there more than once.
+        """
+        ...
+
+    def version(self, topic: str, number: int) -> tuple[SchemaVersion, ...]:
+        """Return what is known of one number, ascending by time; none if there is nothing."""
+        ...
 
 
 class SavedSchemas:
@@ -166,5 +189,5 @@ def saved_schemas_at(url: str, storage_options: Mapping[str, Any] | None = None)
 
 
 def ordered_versions(versions: Iterable[SchemaVersion]) -> tuple[SchemaVersion, ...]:
-    """Return versions as a `ledgerfs.schemas.schema_store.SchemaStore` gives them: by number, then by time."""
+    """Return versions as a `ledgerfs.schemas.saved_schemas.SchemaStore` gives them: by number, then by time."""
     return tuple(sorted(versions, key=lambda one: (one.version, one.timestamp_ms or 0, one.saved_ms or 0)))

@@ -10,6 +10,7 @@ from ledgerfs.vfs.tree import Tree
 
 WRITABLE_VIEW = "entries"
 
+_PARTS = 5
 _FILE_NAME = re.compile(r"(0|[1-9][0-9]{0,18})\.entries\Z", re.ASCII)
 
 
@@ -29,6 +30,12 @@ def target_of(path: str) -> tuple[str, int]:
         return managed_ledger_in(directory), int(match[1])
     except InvalidNameError as error:
         raise InvalidNameError(error.reason, key=path) from error
+
+
+def is_file_of_ledger(path: str) -> bool:
+    """Whether a path can only be the file of a ledger, there or not: ``entries/<tenant>/<namespace>/<topic>/<id>.entries``."""
+    parts = path.split("/")
+    return len(parts) == _PARTS and parts[0] == WRITABLE_VIEW and _FILE_NAME.match(parts[-1]) is not None
 
 
 def require_file_name(path: str) -> None:

@@ -1,7 +1,8 @@
-"""Which ledgers may be written into a bucket: it is listed before writing, and again afterwards.
+"""Which ledgers may be written into a bucket: it is listed once, after a ledger was published.
 
-Of two writers who publish the same ledger id, the later one sees the other's ledger in the second listing, and removes its own; if both see
-each other, both do. So at most one of them succeeds, whatever they knew of the bucket before.
+A writer that sees another ledger of its id removes its own. Of two writers that publish one id, the later one sees the other's ledger; if
+both see each other, both give way. So at most one of them succeeds, whatever they knew of the bucket before. An id that is taken by the
+catalog that is known already is refused before anything is sent.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -14,20 +15,17 @@ from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.layout import Progress
 from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.catalog.partitioned_names import require_own_name
-from ledgerfs.errors import InvalidNameError, LedgerExistsError, LedgerfsError, ObjectNotFoundError, StaleObjectError
+from ledgerfs.errors import InvalidNameError, LedgerExistsError, LedgerfsError, ObjectNotFoundError
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
-from ledgerfs.layouts.pulsar_blob.ledger_group import take_back
-from ledgerfs.layouts.pulsar_blob.writer import WrittenLedger
+from ledgerfs.layouts.pulsar_blob.ledger_group import publish_all, take_back
+from ledgerfs.layouts.pulsar_blob.writer import UnindexedLedger, WrittenLedger
 from ledgerfs.storage.object_store import RawStore
 from ledgerfs.writing.claims import Claim, IfExists, TakenIds, refused, standing_error
-
-_LOOKS = 3
-"""How often a bucket is listed for one ledger that somebody removes just before it is skipped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A ledger that the next listing has to show, whole and without a rival.
+    """A ledger that the next listing has to show, whole and without a conflict.
 
     Attributes
     ----------
@@ -56,20 +54,50 @@ class Expected:
 
 
 def confirm(bucket: Bucket, expected: Sequence[Expected]) -> list[LedgerfsError | None]:
-    """List a bucket again, and return for each ledger why it is not there, whole and without a rival; None if it is.
+    """List a bucket, and return for each ledger why it is not there, whole and without a conflict; None if it is.
 
     New ledgers with an error are removed again. Raises the store's errors, and `UncertainWriteError` if removing fails.
     """
-    taken = TakenIds(bucket.list_to_write())
-    new = {one.uuid for one in expected if one.is_new}
-    errors = [
-        standing_error(taken, one.claim, one.uuid) or (_hiding(taken.catalog, one.claim, new) if one.is_new else None)
-        for one in expected
-    ]
+    errors = _errors(bucket, expected)
     wrong = [(one, error) for one, error in zip(expected, errors, strict=True) if one.is_new and error is not None]
     if wrong:
         bucket.expire()
         take_back(bucket.raw_store, [one.key for one, _ in wrong], wrong[0][1])
+    return errors
+
+
+def publish_together(
+    bucket: Bucket, managed_ledger: str, if_exists: IfExists, made: Sequence[UnindexedLedger]
+) -> list[WrittenLedger]:
+    """Make data objects of one topic ledgers, all or none; costs a listing.
+
+    Raises `LedgerExistsError` if the bucket has another ledger of one of the ids, `InvalidNameError` if the new ones hide partitions,
+    `StaleObjectError` if one is not there any more, and as `publish_all`.
+    """
+    written = publish_all(bucket.raw_store, made)
+    bucket.expire()
+    claims = (Claim(managed_ledger, one.ledger.key.ledger_id, if_exists) for one in made)
+    expected = [Expected.of(claim, one) for claim, one in zip(claims, written, strict=True)]
+    try:
+        first = next((error for error in _errors(bucket, expected) if error is not None), None)
+        if first is not None:
+            raise first
+    except BaseException as error:
+        take_back(bucket.raw_store, [one.key for one in expected], error)
+        raise
+    return written
+
+
+def _errors(bucket: Bucket, expected: Sequence[Expected]) -> list[LedgerfsError | None]:
+    """List a bucket, and return what is wrong with each ledger."""
+    taken = TakenIds(bucket.list_to_write())
+    new = {one.uuid for one in expected if one.is_new}
+    errors = [
+        taken.catalog.closed_to(one.claim.managed_ledger)
+        or standing_error(taken, one.claim, one.uuid)
+        or (_hiding(taken.catalog, one.claim, new) if one.is_new else None)
+        for one in expected
+    ]
     return [
         _taken_back(error) if one.is_new and isinstance(error, LedgerExistsError | InvalidNameError) else error
         for one, error in zip(expected, errors, strict=True)
@@ -100,86 +128,74 @@ def is_current(store: RawStore, ref: LedgerRef) -> bool:
 
 
 class Admission:
-    """Lists a bucket before and after ledgers are written to it. For one thread.
+    """Decides which ledgers are written to a bucket, and lists it once after they were. For one thread."""
 
-    The first use lists it, and `confirm` does so again.
-    """
-
-    __slots__ = ("_expected", "_progress", "_taken", "bucket")
+    __slots__ = ("_expected", "_looked_at", "_progress", "_taken", "bucket", "skipped")
 
     def __init__(self, bucket: Bucket, progress: Progress | None = None) -> None:
         self.bucket = bucket
+        self.skipped: list[Expected] = []
+        """Ledgers that were there already, as `is_there` found them."""
         self._progress = progress
         self._taken: TakenIds | None = None
         self._expected: list[Expected] = []
+        self._looked_at: set[Claim] = set()
 
     @property
     def taken(self) -> TakenIds:
-        """The ids that the bucket had at the first listing."""
+        """The ids that the bucket has by a listing of this call."""
         if self._taken is None:
             self._taken = TakenIds(self.bucket.list_to_write(self._progress))
         return self._taken
 
-    def require_listed(self) -> None:
-        """List the bucket now, for callers that need more of its catalog than the taken ids."""
-        _ = self.taken
-
     def require_free(self, claim: Claim) -> None:
-        """Raise `LedgerExistsError` if the id is taken, and `InvalidNameError` if the name is that of a partitioned topic."""
-        if claim.managed_ledger is not None:
-            require_own_name(self.taken.catalog, claim.managed_ledger)
-        rival = self.taken.rival(claim)
-        if rival is not None:
-            raise refused(claim, rival)
-        one = next((one for one in self._of_id(claim.ledger_id) if _is_in_the_way(one.claim, claim)), None)
-        if one is not None:
-            reason = f"the same call has written another ledger {claim.ledger_id} just now; ids are unique in a cluster"
-            raise LedgerExistsError(reason, key=one.key.index_key)
+        """Raise `LedgerExistsError` if the id is taken, and `InvalidNameError` if the name is that of a partitioned topic.
+
+        By what is known of the bucket, which costs nothing; the bucket is listed only to be sure of a refusal. `confirm` decides.
+        """
+        if claim in self._looked_at:
+            return
+        if self._taken is None:
+            known = self.bucket.listed_catalog
+            if known is None or _refusal(TakenIds(known), claim) is None:
+                self._require_first(claim)
+                return
+        refusal = _refusal(self.taken, claim)
+        if refusal is not None:
+            raise refusal
+        self._require_first(claim)
 
     def is_there(self, claim: Claim, measure: Callable[[], tuple[int, int]]) -> bool:
-        """Whether the same ledger is in the bucket now, and is to be skipped; raises `LedgerExistsError` if another one has its id.
+        """Whether the same ledger is in the bucket, and is to be skipped; raises `LedgerExistsError` if another one has its id.
 
-        A further copy (``NEW_COPY``) is never skipped, and is refused if a different ledger has the id.
-        ``measure`` returns the last entry and the length of the new ledger; it is only called if there is a ledger to compare with.
+        Lists the bucket, unless this call has. ``measure`` returns the last entry and the length of the new ledger; it is only called if
+        there is a ledger to compare with.
         """
-        for _ in range(_LOOKS):
-            if not self.taken.refs_of(claim.ledger_id) and not self._of_id(claim.ledger_id):
-                return False
-            if claim.last_entry is None:
-                last_entry, length = measure()
-                claim = replace(claim, last_entry=last_entry, length=length)
-            self.require_free(claim)
-            if claim.if_exists is IfExists.NEW_COPY:
-                return False
-            if self._of_id(claim.ledger_id):
-                return True
-            same = self.taken.same(claim)
-            found = next((ref for ref in same if is_current(self.bucket.raw_store, ref)), None)
-            if found is not None:
-                self._expected.append(Expected(claim, found.uuid, is_new=False))
-            if found is not None or not same:
-                return found is not None
-            # It was removed since the bucket was listed.
-            self._taken = None
-        reason = "the ledger comes and goes while it is looked for; somebody else is at work here"
-        raise StaleObjectError(reason, key=f"ledger {claim.ledger_id}")
+        mine = any(one.claim.ledger_id == claim.ledger_id for one in self._expected)
+        if not (mine or self.taken.refs_of(claim.ledger_id)):
+            return False
+        last_entry, length = measure()
+        unmeasured, claim = claim, replace(claim, last_entry=last_entry, length=length)
+        self.require_free(claim)
+        same = (one for one in self.taken.same(claim) if is_current(self.bucket.raw_store, one))
+        found = None if mine else next(same, None)
+        if found is None:
+            self._looked_at.add(unmeasured)
+        else:
+            self.skipped.append(Expected(claim, found.uuid, is_new=False))
+        return mine or found is not None
 
     def wrote(self, claim: Claim, written: WrittenLedger) -> None:
         """Note a ledger that was published."""
         self.bucket.expire()
         self._expected.append(Expected.of(claim, written))
 
-    @property
-    def skipped(self) -> list[Expected]:
-        """The ledgers that were there already, and have to be at the end."""
-        return [one for one in self._expected if not one.is_new]
-
     def expect(self, skipped: Iterable[Expected]) -> None:
         """Check ledgers that an earlier call skipped together with those of this one."""
         self._expected.extend(skipped)
 
     def confirm(self) -> None:
-        """List the bucket again, and check all ledgers that were written or skipped.
+        """List the bucket, and check all ledgers that were written or expected; without any nothing is listed.
 
         Raises the first `standing_error`. Written ledgers with an error are removed again; if the bucket cannot be listed, all written ones
         are. Raises `UncertainWriteError` if removing fails.
@@ -196,8 +212,15 @@ class Admission:
         if errors:
             raise errors[0]
 
-    def _of_id(self, ledger_id: int) -> list[Expected]:
-        return [one for one in self._expected if one.claim.ledger_id == ledger_id]
+    def _require_first(self, claim: Claim) -> None:
+        """Raise `LedgerExistsError` if this call has written another ledger of the id."""
+        for one in self._expected:
+            is_other = one.claim.length is None or not one.claim.agrees_with(claim)
+            if one.claim.ledger_id == claim.ledger_id and is_other:
+                reason = (
+                    f"the same call has written another ledger {claim.ledger_id} just now; ids are unique in a cluster"
+                )
+                raise LedgerExistsError(reason, key=one.key.index_key)
 
 
 _current: ContextVar[Admission | None] = ContextVar("ledgerfs-admission", default=None)
@@ -205,7 +228,7 @@ _current: ContextVar[Admission | None] = ContextVar("ledgerfs-admission", defaul
 
 @contextmanager
 def together(bucket: Bucket) -> Iterator[Admission]:
-    """Share two listings among all ledgers that are written within; the outermost ``with`` confirms them all, however it ends."""
+    """Share one listing among all ledgers that are written within; the outermost ``with`` confirms them all, however it ends."""
     outer = _current.get()
     if outer is not None and outer.bucket is bucket:
         yield outer
@@ -219,9 +242,14 @@ def together(bucket: Bucket) -> Iterator[Admission]:
         admission.confirm()
 
 
-def _is_in_the_way(one: Claim, other: Claim) -> bool:
-    """Whether a ledger that this call wrote keeps it from writing another one of the same id."""
-    return one.length is None or not one.agrees_with(other)
+def _refusal(taken: TakenIds, claim: Claim) -> LedgerfsError | None:
+    """Return why a ledger may not be written beside those of a listing; None if it may be."""
+    conflict = taken.conflict(claim)
+    return (
+        taken.catalog.closed_to(claim.managed_ledger)
+        or _hiding(taken.catalog, claim, ())
+        or (None if conflict is None else refused(claim, conflict))
+    )
 
 
 def _taken_back(error: LedgerExistsError | InvalidNameError) -> LedgerfsError:

@@ -19,16 +19,16 @@ import numpy.typing as npt
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.catalog.catalog import Catalog
-from ledgerfs.catalog.catalog_rows import is_sound
+from ledgerfs.catalog.catalog_rows import LEDGER, is_sound
 from ledgerfs.catalog.findings import Severity
 from ledgerfs.catalog.layout import Progress
 from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.catalog.missing_ledgers import GapKind
 from ledgerfs.catalog.partitioned_names import partitions_of, require_own_name
-from ledgerfs.catalog.read_order import is_own_id
 from ledgerfs.catalog.reader import ReaderOfCopies
-from ledgerfs.catalog.same_messages import SameMessages
+from ledgerfs.catalog.same_messages import SameMessages, is_own_id
 from ledgerfs.errors import (
+    BucketNotFoundError,
     CorruptLedgerError,
     LedgerExistsError,
     LedgerfsError,
@@ -41,10 +41,16 @@ from ledgerfs.layouts.pulsar_blob.writer import WrittenLedger
 from ledgerfs.storage.ordered_map import ordered_map
 from ledgerfs.writing.admission import Expected, confirm, is_current
 from ledgerfs.writing.claims import Claim, IfExists, TakenIds, refused
-from ledgerfs.writing.copied_properties import copied_metadata, copied_user_metadata, own_block_size
 from ledgerfs.writing.deletion import remove_ledger
 from ledgerfs.writing.sources import OffloadedLedger
-from ledgerfs.writing.write import ref_of, require_new_ids, write_ledger
+from ledgerfs.writing.write import (
+    copied_metadata,
+    copied_user_metadata,
+    own_block_size,
+    ref_of,
+    require_new_ids,
+    write_ledger,
+)
 
 if TYPE_CHECKING:
     from ledgerfs.messages.transforms.unbatch import Unbatch
@@ -65,6 +71,8 @@ class CopyOutcome(StrEnum):
     """What became of a ledger."""
 
     COPIED = "copied"
+    PLANNED = "planned"
+    """It would be copied: this is a dry run."""
     SKIPPED = "skipped"
     FAILED = "failed"
 
@@ -107,6 +115,8 @@ class CopyOptions:
         Id of the first copy, which the others follow; None keeps each ledger's own.
     check
         Whether each copy is read back.
+    dry_run
+        Whether nothing is written.
 
     """
 
@@ -116,6 +126,7 @@ class CopyOptions:
     transform: "Unbatch | None" = None
     first_ledger_id: int | None = None
     check: bool = True
+    dry_run: bool = False
 
 
 def rows_to_copy(catalog: Catalog, managed_ledgers: Sequence[str | None] | None, *, all_copies: bool) -> CatalogRows:
@@ -142,9 +153,9 @@ def copy_rows(
 ) -> Iterator[CopiedLedger]:
     """Copy the rows (`rows_to_copy`) of a catalog, and yield the outcome of each; without ``catalog`` that of ``source`` is used.
 
-    A ledger that fails is yielded at once, with its error. The others are yielded in order, after the target was listed again and has them,
-    whole and without a rival. Small ledgers are copied four at a time, others one by one, so that at most four blocks are in memory. Raises
-    `StoreUnreachableError`, and `RefusedLedgerError` for a block size that the target refuses.
+    A ledger that fails is yielded at once, with its error. The others are yielded in order, after the target was listed again and has
+    them, whole and without a conflict. Small ledgers are copied four at a time, others one by one, so that at most four blocks are in
+    memory. Raises `StoreUnreachableError`, and `RefusedLedgerError` for a block size that the target refuses.
     """
     options = options or CopyOptions()
     if options.block_size is not None:
@@ -153,11 +164,21 @@ def copy_rows(
     table = catalog.ledgers[["length", "last_entry"]][rows]
     total = sum(table["length"].tolist()) + 12 * (sum(table["last_entry"].tolist()) + len(table))
     meter = _Meter(total, progress)
-    there = TakenIds(target.list_to_write())
+    there = TakenIds(_listed(target, options))
     copy = _Copy(source, catalog, _with_other_copies(catalog), SameMessages(catalog), target, options, there, meter)
     numbered = ((number, catalog.ref(row)) for number, row in enumerate(rows.tolist()))
     while some := list(islice(numbered, _LOOKED_AT_TOGETHER)):
         yield from _confirmed(target, copy.run_all(some))
+
+
+def _listed(target: Bucket, options: CopyOptions) -> Catalog:
+    try:
+        return target.list_to_write()
+    except BucketNotFoundError:
+        # Copying makes the folder before.
+        if not options.dry_run:
+            raise
+        return Catalog.of([], np.empty(0, LEDGER))
 
 
 def _with_other_copies(catalog: Catalog) -> frozenset[tuple[str | None, int]]:
@@ -183,7 +204,7 @@ def _confirmed(target: Bucket, made: "Iterator[_Standing]") -> Iterator[CopiedLe
 
 
 _Standing = tuple[CopiedLedger, Expected | None]
-"""The outcome of a ledger, and what the target's next listing has to show; None for a ledger that failed."""
+"""The outcome of a ledger, and what the target's next listing has to show; None for a ledger that failed, and in a dry run."""
 
 
 class _Meter:
@@ -254,10 +275,14 @@ class _Copy:
             self._require_agreed(ref)
             claim = self._claim(ref, ledger_id, uuid)
             found = self._found(claim, uuid) if first is None else self._made(claim)
+            is_dry = self.options.dry_run
             if found is not None:
-                expected = Expected(_claim_of_skipped(claim, found), found.uuid, is_new=False)
+                expected = None if is_dry else Expected(_claim_of_skipped(claim, found), found.uuid, is_new=False)
                 return CopiedLedger(ref, CopyOutcome.SKIPPED, found.ledger_id, found.uuid), expected
             self._require_own_name(claim)
+            _require_sound(ref)
+            if is_dry:
+                return CopiedLedger(ref, CopyOutcome.PLANNED, ledger_id, uuid), None
             written = self._write(ref, ledger_id, uuid, tell)
         except StoreUnreachableError:
             raise
@@ -286,7 +311,7 @@ class _Copy:
             require_own_name(self.there.catalog, claim.managed_ledger)
 
     def _claim(self, ref: LedgerRef, ledger_id: int, uuid: str | None) -> Claim:
-        """Return the claim for the target; copies that an earlier run brought from the same bucket are no rivals."""
+        """Return the claim for the target; copies that an earlier run brought from the same bucket are no conflicts."""
         created_ms = self.source.source.created_ms_of(ref)
         twins = frozenset(one.ledger_id for one in self.same_messages.others_of(ref))
         may_hide = ref.managed_ledger is not None and bool(partitions_of(self.catalog, ref.managed_ledger))
@@ -331,9 +356,9 @@ class _Copy:
             one = next((one for one in found if is_any or one.ledger_id == claim.ledger_id), None)
             if one is not None and is_current(self.target.raw_store, one):
                 return one
-        rival = self.there.rival(claim)
-        if rival is not None:
-            raise refused(claim, rival)
+        conflict = self.there.conflict(claim)
+        if conflict is not None:
+            raise refused(claim, conflict)
         return None
 
     def _found(self, claim: Claim, uuid: str | None) -> LedgerRef | None:
@@ -344,9 +369,9 @@ class _Copy:
             if claim.if_exists is IfExists.FAIL or not is_same:
                 what = "this ledger" if is_same else "another ledger of this name, or half of this one"
                 raise LedgerExistsError(f"the target has {what} already", key=named.key)
-        rival = self.there.rival(claim)
-        if rival is not None:
-            raise refused(claim, rival)
+        conflict = self.there.conflict(claim)
+        if conflict is not None:
+            raise refused(claim, conflict)
         same = [named] if named is not None else []
         if claim.if_exists is IfExists.SKIP and named is None:
             same = [one for one in self.there.same(claim) if one.uuid not in claim.friends]
@@ -354,9 +379,6 @@ class _Copy:
 
     def _new_ledger(self, ref: LedgerRef, ledger_id: int, uuid: str | None) -> NewLedger:
         """Return the copy that is to be written. Raises `CorruptLedgerError`, `RefusedLedgerError`."""
-        if not ref.is_sound:
-            reason = "the ledger is damaged, as `ledgerfs verify` tells; it is not copied"
-            raise CorruptLedgerError(reason, key=ref.key)
         reader = self.source.reader(ref)
         require_new_ids(ledger_id, ref.ledger_id, self.options.transform)
         metadata = copied_metadata(reader, ledger_id, ref.managed_ledger)
@@ -390,6 +412,12 @@ class _Copy:
             remove_ledger(self.target, written.ledger.key)
             reason = f"the copy was not whole when it was read back, and is removed: {wrong[0].message}"
             raise CorruptLedgerError(reason, key=wrong[0].key, offset=wrong[0].offset)
+
+
+def _require_sound(ref: LedgerRef) -> None:
+    if not ref.is_sound:
+        reason = "the ledger is damaged, as `ledgerfs verify` tells; it is not copied"
+        raise CorruptLedgerError(reason, key=ref.key)
 
 
 def _claim_of_skipped(claim: Claim, found: LedgerRef) -> Claim:

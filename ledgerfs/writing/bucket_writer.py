@@ -19,12 +19,12 @@ from ledgerfs.writing.sources import EntrySource
 class BucketWriter:
     """Takes the entries of one ledger, in order; `commit` makes them a ledger, and notes it in the bucket and its admission.
 
-    For ``with``, as `LedgerWriter`, whose errors it raises. For one thread.
+    For ``with``, as `LedgerWriter`, whose errors it raises; also `UnsupportedWriteError`. For one thread.
 
     Parameters
     ----------
     claim
-        With which the ledger is confirmed after it was written (`together`); None if the caller does that.
+        With which the ledger is confirmed after it was written (`together`); None if the caller does that, or nothing can be in its way.
     name
         Name in errors of the file of records.
 
@@ -33,6 +33,7 @@ class BucketWriter:
     __slots__ = ("_bucket", "_claim", "_stream", "_writer", "ledger")
 
     def __init__(self, bucket: Bucket, ledger: NewLedger, claim: Claim | None = None, name: str = "records") -> None:
+        bucket.source.require_writable()
         self.ledger = ledger
         self._bucket = bucket
         self._claim = claim

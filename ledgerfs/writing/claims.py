@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.catalog.missing_ledgers import GapKind
-from ledgerfs.catalog.read_order import out_of_order
-from ledgerfs.catalog.same_messages import SameMessages
+from ledgerfs.catalog.same_messages import SameMessages, out_of_order
 from ledgerfs.catalog.time_arguments import iso_time
 from ledgerfs.errors import (
     AccessDeniedError,
@@ -51,7 +50,7 @@ class Claim:
     Attributes
     ----------
     is_kept
-        Whether it has its id from another bucket: then ledgers of other topics are no rivals.
+        Whether it has its id from another bucket: then ledgers of other topics are no conflicts.
     last_entry, length
         Last entry and bytes of the entries, by which the same ledger is known; None if not known yet.
     created_ms
@@ -99,7 +98,7 @@ class Claim:
         is_of_then = None in {self.created_ms, other.created_ms} or self.created_ms == other.created_ms
         return is_of_then and told == (self.managed_ledger, self.last_entry, self.length)
 
-    def is_rival(self, found: LedgerRef) -> bool:
+    def is_in_conflict(self, found: LedgerRef) -> bool:
         """Whether a ledger of the same id keeps this one from being written."""
         if found.managed_ledger != self.managed_ledger:
             return not self.is_kept
@@ -115,7 +114,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Rival:
+class Conflict:
     """A ledger that keeps another one out.
 
     Attributes
@@ -125,7 +124,7 @@ class Rival:
     is_double
         Whether it has another id, and the same messages.
     is_misplaced
-        Whether it has another id, and the two would be read in another order than those that they are of (`ledgerfs.catalog.read_order`).
+        Whether it has another id, and the two would be read in another order than those that they are of (`same_messages`).
 
     """
 
@@ -177,61 +176,52 @@ class TakenIds:
             return None
         return out_of_order(self.catalog, claim.managed_ledger, claim.ledger_id, root.ledger_id)
 
-    def rival(self, claim: Claim, uuid: str | None = None) -> Rival | None:
-        """Return the rival that keeps a ledger out, None without one; the ledger of ``uuid`` is its own."""
-        return next(self._rivals(claim, claim.friends | {uuid}), None)
+    def conflict(self, claim: Claim, uuid: str | None = None) -> Conflict | None:
+        """Return the conflict that keeps a ledger out, None without one; the ledger of ``uuid`` is its own."""
+        return next(self._conflicts(claim, claim.friends | {uuid}), None)
 
-    def _rivals(self, claim: Claim, friends: frozenset[str | None]) -> Iterator[Rival]:
+    def _conflicts(self, claim: Claim, friends: frozenset[str | None]) -> Iterator[Conflict]:
         for ref in self.refs_of(claim.ledger_id):
-            if ref.uuid not in friends and claim.is_rival(ref):
+            if ref.uuid not in friends and claim.is_in_conflict(ref):
                 is_of_other_topic = ref.managed_ledger != claim.managed_ledger
                 is_told = not is_of_other_topic and claim.if_exists is not IfExists.FAIL
-                yield Rival(ref.key, f"of {ref.topic}{_difference(ref) if is_told else ''}", is_of_other_topic)
+                yield Conflict(ref.key, f"of {ref.topic}{_difference(ref) if is_told else ''}", is_of_other_topic)
         for _, uuid, key, error in self._unreadable.get(claim.ledger_id, ()):
-            # An index that is damaged for good is no rival; one that cannot be read now may be of any ledger.
+            # An index that is damaged for good is no conflict; one that cannot be read now may be of any ledger.
             is_meant = claim.if_exists is IfExists.FAIL or isinstance(error, AccessDeniedError | StoreError)
             if not claim.is_kept and uuid not in friends and is_meant:
-                yield Rival(key, "whose index cannot be read")
+                yield Conflict(key, "whose index cannot be read")
         for ref in self._doubles(claim):
             if ref.ledger_id not in claim.twins:
-                yield Rival(ref.key, f"in ledger {ref.ledger_id} of {ref.topic}", is_double=True)
+                yield Conflict(ref.key, f"in ledger {ref.ledger_id} of {ref.topic}", is_double=True)
         other = self._misplaced(claim)
         if other is not None:
-            yield Rival(other.key, f"ledger {other.ledger_id}, made of {other.root.ledger_id}", is_misplaced=True)
+            yield Conflict(other.key, f"ledger {other.ledger_id}, made of {other.root.ledger_id}", is_misplaced=True)
 
 
-def refused(claim: Claim, rival: Rival) -> LedgerExistsError:
-    """Return the error for an id that is taken; nothing was written."""
-    if rival.is_double:
-        return LedgerExistsError(f"{_doubled(claim, rival)}; remove that one first", key=rival.key)
-    if rival.is_misplaced:
-        return LedgerExistsError(_misread(claim, rival), key=rival.key)
-    is_for_copies = claim.if_exists is IfExists.FAIL and not rival.is_of_other_topic
+def refused(claim: Claim, conflict: Conflict) -> LedgerExistsError:
+    """Return the error for an id that is taken, or for messages that the bucket has under another id."""
+    if conflict.is_double:
+        return LedgerExistsError(f"{_doubled(claim, conflict)}; remove that one first", key=conflict.key)
+    if conflict.is_misplaced:
+        return LedgerExistsError(_misread(claim, conflict), key=conflict.key)
+    is_for_copies = claim.if_exists is IfExists.FAIL and not conflict.is_of_other_topic
     advice = ", or ask for a further copy of the same ledger (if_exists='new-copy')" if is_for_copies else ""
     return LedgerExistsError(
-        f"the bucket has ledger {claim.ledger_id} already, {rival.what}; ids are unique in a cluster, and nothing is written over: "
+        f"the bucket has ledger {claim.ledger_id} already, {conflict.what}; ids are unique in a cluster, and nothing is written over: "
         f"remove it first{advice}",
-        key=rival.key,
+        key=conflict.key,
     )
 
 
 def standing_error(taken: TakenIds, claim: Claim, uuid: str) -> LedgerfsError | None:
-    """Return why a ledger that was written or skipped is not there, whole and without a rival; None if it is."""
+    """Return why a ledger that was written or skipped is not there, whole and without a conflict; None if it is."""
     ref = taken.copy(claim.ledger_id, uuid)
     if ref is None or not claim.is_same(ref):
-        reason = "the ledger was there, and by now somebody has removed or replaced it; write it again"
+        reason = "the ledger was there, and another writer has removed or replaced it since; write it again"
         return StaleObjectError(reason, key=f"{uuid}-ledger-{claim.ledger_id}")
-    rival = taken.rival(claim, uuid)
-    if rival is None:
-        return _contradiction(taken.catalog, claim, ref)
-    if rival.is_double:
-        return LedgerExistsError(f"{_doubled(claim, rival)} ({rival.key})", key=ref.key)
-    if rival.is_misplaced:
-        return LedgerExistsError(f"{_misread(claim, rival)} ({rival.key})", key=ref.key)
-    return LedgerExistsError(
-        f"somebody else has written ledger {claim.ledger_id} meanwhile, {rival.what} ({rival.key}); one of the two would hide the other",
-        key=ref.key,
-    )
+    conflict = taken.conflict(claim, uuid)
+    return _contradiction(taken.catalog, claim, ref) if conflict is None else refused(claim, conflict)
 
 
 def _contradiction(catalog: Catalog, claim: Claim, ref: LedgerRef) -> LedgerExistsError | None:
@@ -248,16 +238,16 @@ def _contradiction(catalog: Catalog, claim: Claim, ref: LedgerRef) -> LedgerExis
     return LedgerExistsError(reason, key=ref.key)
 
 
-def _doubled(claim: Claim, rival: Rival) -> str:
+def _doubled(claim: Claim, conflict: Conflict) -> str:
     named = claim.ledger_id if claim.root is None else claim.root.ledger_id
-    return f"the bucket has the messages of ledger {named} already, {rival.what}: they would be there twice"
+    return f"the bucket has the messages of ledger {named} already, {conflict.what}: they would be there twice"
 
 
-def _misread(claim: Claim, rival: Rival) -> str:
+def _misread(claim: Claim, conflict: Conflict) -> str:
     named = claim.ledger_id if claim.root is None else claim.root.ledger_id
     return (
-        f"the bucket has {rival.what}: under the id {claim.ledger_id}, ledger {named} would be read on the wrong side of it, which tears "
-        "transactions and chunked messages apart; remove that one first, and copy both again"
+        f"the bucket has {conflict.what}: under the id {claim.ledger_id}, ledger {named} would be read on the wrong side of it, which "
+        "tears transactions and chunked messages apart; remove that one first, and copy both again"
     )
 
 

@@ -1,17 +1,26 @@
-"""Copying the ledgers of a bucket, or of some of its topics, into another one, with a report."""
+"""Copying the ledgers of a bucket, or of some of its topics, into another one, with their saved schemas, and a report."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import BucketOrUrl, bucket_at
 from ledgerfs.bucket.wanted_topics import wanted_names
 from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.catalog_findings import check_unlisted
 from ledgerfs.catalog.findings import Finding, Severity
 from ledgerfs.catalog.layout import Progress
 from ledgerfs.catalog.missing_ledgers import GapKind, MissingLedger
-from ledgerfs.errors import IncompleteCopyError, InvalidOptionError
-from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.errors import (
+    BucketNotFoundError,
+    IncompleteCopyError,
+    InvalidNameError,
+    InvalidOptionError,
+    SchemaConflictError,
+)
+from ledgerfs.formats.schemas.schema_info import SchemaVersion
+from ledgerfs.formats.topic_names import schema_owner, topic_of
+from ledgerfs.schemas.saved_schemas import SavedSchemas
 from ledgerfs.storage.failures import is_refusal
 from ledgerfs.writing.bucket_copy import CopiedLedger, CopyOptions, CopyOutcome, copy_rows, rows_to_copy
 from ledgerfs.writing.claims import IfExists
@@ -30,8 +39,12 @@ class CopyReport:
     ----------
     copied, skipped
         How many ledgers were copied now, and how many the target already had.
+    planned
+        How many would be copied, in a dry run.
     size
-        Bytes of the copied entries.
+        Bytes of the entries of these.
+    schemas
+        How many saved schemas were copied, or would be.
     failed
         Ledgers that are not in the target, and why.
     missing
@@ -41,6 +54,8 @@ class CopyReport:
 
     copied: int = 0
     skipped: int = 0
+    planned: int = 0
+    schemas: int = 0
     size: int = 0
     failed: list[CopiedLedger] = field(default_factory=list)
     missing: list[Finding] = field(default_factory=list)
@@ -61,7 +76,7 @@ class CopyReport:
         """Raise `IncompleteCopyError` if it has not."""
         if self.is_complete:
             return
-        whole = self.copied + self.skipped
+        whole = self.copied + self.skipped + self.planned
         short = len(self.failed) + len(self.missing)
         first = str(self.failed[0].error) if self.failed else f"{self.missing[0].key}: {self.missing[0].message}"
         error = IncompleteCopyError(f"{short:,} of {whole + short:,} ledgers are not copied; the first one: {first}")
@@ -81,6 +96,7 @@ def copy_ledgers(
     compression: str | None = None,
     ledger_id: int | None = None,
     check: bool = True,
+    dry_run: bool = False,
     allow_incomplete: bool = False,
     catalog: Catalog | None = None,
     on_ledger: OnLedger | None = None,
@@ -89,7 +105,7 @@ def copy_ledgers(
     """Copy the ledgers of a bucket into another bucket or folder, and read the copies back; existing ledgers are left alone.
 
     A broker that uses the copy can serve it: ledgers keep their names, and are the same byte for byte unless an option says otherwise. An
-    interrupted copy goes on when it is started again.
+    interrupted copy goes on when it is started again. The schemas of the topics that are saved in the source are copied first.
 
     Parameters
     ----------
@@ -112,6 +128,8 @@ def copy_ledgers(
         With ``unbatch``, the id of the first copy, which the others' follow; None for ids that no cluster hands out.
     check
         Whether copies are read back.
+    dry_run
+        Write nothing, and report what would be copied; entries are not read.
     allow_incomplete
         Whether to return the report even if ledgers could not be copied, instead of raising at the end.
     catalog
@@ -126,8 +144,9 @@ def copy_ledgers(
     IncompleteCopyError
         At the end, after everything else was copied: ledgers are damaged, missing, contradictory or being written, or the target has
         different ones, or their messages under other ids.
-    NotFoundError, InvalidNameError, InvalidOptionError
-        A topic that the source does not have; an invalid name or option. Nothing is written then.
+    NotFoundError, InvalidNameError, InvalidOptionError, SchemaConflictError
+        A topic that the source does not have; an invalid name or option; the target has another schema of the same number. Nothing is
+        written then.
     StoreUnreachableError, AccessDeniedError, StoreError
         A bucket cannot be listed; the first one also later.
 
@@ -137,21 +156,23 @@ def copy_ledgers(
     managed_ledgers = None
     if topics is not None:
         managed_ledgers = sorted(wanted_names(catalog, topics), key=lambda name: name or "")
-    if not unbatch:
-        for name, value in (("ledger_id", ledger_id), ("compression", compression)):
-            if value is not None:
-                reason = "other copies than those of unbatch keep their entries and the ids of their ledgers"
-                raise InvalidOptionError(reason, key=f"{name}={value!r}")
-    options = CopyOptions(block_size, IfExists.of(if_exists), new_uuid, None, ledger_id, check)
+    options = CopyOptions(block_size, IfExists.of(if_exists), new_uuid, None, ledger_id, check, dry_run)
     if unbatch:
         # This imports numba, which other copies do not need.
         from ledgerfs.messages.transforms import unbatch as splitting
 
-        options = replace(options, transform=splitting.unbatch(compression or "none"))
-    target.raw_store.writes.make_folder()
-    if unbatch and ledger_id is None:
-        options = replace(options, first_ledger_id=new_own_id([catalog, target.list_to_write()], managed_ledgers))
+        first_id = new_own_id([catalog], managed_ledgers) if ledger_id is None else ledger_id
+        options = replace(options, transform=splitting.unbatch(compression or "none"), first_ledger_id=first_id)
+    elif (ledger_id, compression) != (None, None):
+        reason = "other copies than those of unbatch keep their entries and the ids of their ledgers"
+        raise InvalidOptionError(reason, key=f"ledger_id={ledger_id!r}, compression={compression!r}")
+    schemas = schemas_to_copy(source, target, catalog.known_names if managed_ledgers is None else managed_ledgers)
+    if not dry_run:
+        target.raw_store.writes.make_folder()
+        for topic, versions in schemas.items():
+            SavedSchemas(target.raw_store).add(topic, versions)
     report = _copied(source, catalog, managed_ledgers, target, options, on_ledger=on_ledger, progress=progress)
+    report.schemas = sum(map(len, schemas.values()))
     if not allow_incomplete:
         report.require_complete()
     return report
@@ -171,8 +192,9 @@ def _copied(
     rows = rows_to_copy(catalog, managed_ledgers, all_copies=not is_named_anew)
     report = CopyReport()
     for one in copy_rows(source, target, rows, options, progress, catalog=catalog):
-        if one.outcome is CopyOutcome.COPIED:
-            report.copied += 1
+        report.copied += one.outcome is CopyOutcome.COPIED
+        report.planned += one.outcome is CopyOutcome.PLANNED
+        if one.outcome in {CopyOutcome.COPIED, CopyOutcome.PLANNED}:
             report.size += one.source.length
         elif one.outcome is CopyOutcome.SKIPPED:
             report.skipped += 1
@@ -187,6 +209,8 @@ def _copied(
 
 def _no_ledgers(source: Bucket, catalog: Catalog, managed_ledgers: Sequence[str | None] | None) -> Iterator[Finding]:
     """Yield findings about ledgers without a whole copy, also those that are being written; with ``managed_ledgers`` only about theirs."""
+    if managed_ledgers is None:
+        yield from check_unlisted(catalog)
     # None stands for those of unknown topic, which are of no topic that was asked for.
     wanted = {*catalog.names, None} if managed_ledgers is None else {*managed_ledgers} - {None}
     # Copies that contradict each other fail when they are copied.
@@ -209,3 +233,48 @@ def _no_ledgers(source: Bucket, catalog: Catalog, managed_ledgers: Sequence[str 
 
 def _known_topic(one: MissingLedger) -> str | None:
     return None if one.topic == topic_of(None) else one.topic
+
+
+def schemas_to_copy(
+    source: Bucket, target: Bucket, managed_ledgers: Iterable[str | None]
+) -> dict[str, Sequence[SchemaVersion]]:
+    """Return {topic: versions that the target lacks} for the topics of some managed ledgers; changes nothing.
+
+    Raises `SchemaConflictError`, which names both, if the target has another schema of the same number, and the errors of reading either.
+    Sources other than buckets have none saved.
+    """
+    if not source.has_objects:
+        return {}
+    here, there = SavedSchemas(source.raw_store), SavedSchemas(target.raw_store)
+    owners = {_owner(name) for name in managed_ledgers}
+    found: dict[str, Sequence[SchemaVersion]] = {}
+    for topic, versions in here.all_versions().items():
+        known = _versions_in(there, topic) if topic in owners else ()
+        missing = [one for one in versions if one not in known]
+        for one in missing:
+            others = [other for other in known if other.version == one.version and not other.is_deletion]
+            is_known = any(other.schema.means_the_same(one.schema) for other in others)
+            if others and not (is_known or one.is_deletion):
+                raise SchemaConflictError(
+                    f"schema version {one.version} is of type {one.schema.type} in {here.source}, and another one, of type "
+                    f"{others[0].schema.type}, in {there.source}; remove one of the two, or copy into another bucket",
+                    key=topic,
+                )
+        if missing and topic in owners:
+            found[topic] = missing
+    return found
+
+
+def _versions_in(saved: SavedSchemas, topic: str) -> tuple[SchemaVersion, ...]:
+    """Return what is saved of a topic; nothing in a bucket that is not there yet."""
+    try:
+        return saved.versions(topic)
+    except BucketNotFoundError:
+        return ()
+
+
+def _owner(managed_ledger: str | None) -> str | None:
+    try:
+        return None if managed_ledger is None else schema_owner(managed_ledger).topic
+    except InvalidNameError:
+        return None

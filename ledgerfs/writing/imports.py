@@ -16,7 +16,7 @@ from ledgerfs.errors import InvalidOptionError, LedgerfsError, NamedSchemasWarni
 from ledgerfs.export.folder import at_rest
 from ledgerfs.formats.decompression import MAX_STORED_BYTES
 from ledgerfs.formats.schemas.schema_info import ANY_VERSION, SchemaInfo
-from ledgerfs.formats.topic_names import managed_ledger_of, schema_owner
+from ledgerfs.formats.topic_names import managed_ledger_of, schema_owner, split_partition
 from ledgerfs.layouts.pulsar_blob.writer import WrittenLedger
 from ledgerfs.messages.encode.rows import EncodeOptions
 from ledgerfs.messages.encode.values.typed_rows import TypedRows
@@ -25,7 +25,7 @@ from ledgerfs.scan.scan import Scan
 from ledgerfs.schemas.by_hand import schema_given
 from ledgerfs.storage.credentials import without_credentials
 from ledgerfs.tables.row_files import FoundFiles, find_rows
-from ledgerfs.writing.admission import Admission
+from ledgerfs.writing.admission import Admission, is_current
 from ledgerfs.writing.bucket_writer import BucketWriter
 from ledgerfs.writing.claims import IfExists
 from ledgerfs.writing.ledger_rows import MessageRows, add_rows
@@ -136,7 +136,7 @@ def import_rows(
     topic
         ``persistent://tenant/namespace/topic``, or a short form of it.
     ledger_id
-        None for an id that no cluster hands out (`ledgerfs.writing.own_ids`).
+        None for an id that no cluster hands out (`ledgerfs.writing.own_ids`), for which a bucket is not listed if the topic is known.
     batch, compression, producer_name, max_entry_bytes
         How rows become entries: messages of an entry at most (1: no batches); "none", "lz4", "zlib", "zstd" or "snappy"; the name for rows
         without one; bytes of the largest entry.
@@ -152,13 +152,13 @@ def import_rows(
         column ``value`` is the value, null for a tombstone; without one, columns that are none of messages are its fields, as a
         scan with ``flatten=True`` gives them. The schema is saved beside the bucket, if its number is not, before the ledger appears.
     progress
-        Called with the progress of the listing, then with the number of rows written.
+        Called with the number of rows written.
 
     Raises
     ------
     LedgerExistsError, InvalidNameError
-        Before a row is read, also for the name of a partitioned topic; or at the end, if somebody else has written a ledger of this id
-        meanwhile. The new one is then removed again.
+        The bucket has a ledger of this id, or the name is that of a partitioned topic: before a row is read, if the bucket was listed
+        before, else at the end, when it is listed. The new ledger is then removed again.
     ExportFolderError
         A local folder that an export is writing to, or whose last export did not end well, or a pattern or links that find files in it.
         A single file that is named is read. While the rows are read, no export begins there.
@@ -177,20 +177,22 @@ def import_rows(
     by_schema = _schema_given(schema, schema_type, schema_version)
     with _rows_of(source, by_schema) as found:
         bucket = bucket_at(bucket)
-        admission = Admission(bucket, progress)
+        known, is_generated = bucket.listed_catalog, ledger_id is None
         if ledger_id is None:
-            ledger_id, chosen = new_own_id([admission.taken.catalog], [managed_ledger]), IfExists.FAIL
+            ledger_id, chosen = new_own_id([] if known is None else [known], [managed_ledger]), IfExists.FAIL
         wanted = Wanted(managed_ledger, ledger_id, block_size=block_size)
         ledger, claim = wanted.new_ledger(), replace(wanted.claim(chosen), is_original=True)
-        admission.require_free(claim)
+        is_free = is_generated and _means_itself(bucket, managed_ledger)
+        if not is_free:
+            Admission(bucket, progress).require_free(claim)
         ignored: tuple[str, ...] = (*getattr(found, "ignored_columns", ()),)
         rows, of_rows = MessageRows(found.schema, found.batches(), found.rows), None
         if by_schema is not None:
-            of_rows = SchemaOfRows.of(bucket, admission.taken.catalog, managed_ledger, by_schema, schema_version)
+            of_rows = SchemaOfRows.of(bucket, managed_ledger, by_schema, schema_version)
             typed = TypedRows.of(found.schema, of_rows.schema, of_rows.version, ignored)
             rows = MessageRows(typed.schema, typed.all_messages(rows.batches), rows.count)
             ignored += typed.ignored_columns
-        with BucketWriter(bucket, ledger, claim) as writer:
+        with BucketWriter(bucket, ledger, None if is_free else claim) as writer:
             added = add_rows(writer, rows, options, progress)
             _require_some(added.messages, source)
             if of_rows is not None:
@@ -200,6 +202,15 @@ def import_rows(
         _warn_of_schemas(bucket, schema_owner(managed_ledger).topic, added.schema_versions)
     version = None if of_rows is None else of_rows.version
     return Imported(written, added.messages, (*ignored, *added.ignored_columns), version)
+
+
+def _means_itself(bucket: Bucket, managed_ledger: str) -> bool:
+    """Whether a further ledger of this name hides no partitions, by what is known and two HEADs: only the first one could."""
+    if split_partition(managed_ledger)[1] is not None:
+        return True
+    known = bucket.listed_catalog
+    first = None if known is None else next(known.refs_of(managed_ledger), None)
+    return first is not None and is_current(bucket.raw_store, first)
 
 
 def _warn_of_schemas(bucket: Bucket, topic: str, named: frozenset[int]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 import numpy as np
 
 from ledgerfs.catalog.catalog import Catalog
-from ledgerfs.catalog.read_order import END_OF_OWN_IDS, FIRST_OWN_ID
+from ledgerfs.catalog.same_messages import END_OF_OWN_IDS, FIRST_OWN_ID
 from ledgerfs.errors import RefusedLedgerError
 
 _EPOCH_MS = 1_735_689_600_000
@@ -26,7 +26,7 @@ def new_own_id(catalogs: Sequence[Catalog], managed_ledgers: Collection[str | No
     Parameters
     ----------
     catalogs
-        Of the buckets, just listed.
+        What is known of the buckets; none are needed, since the time and random bits make an id of its own.
     managed_ledgers
         Of the topics; None for all.
 

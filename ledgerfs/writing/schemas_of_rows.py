@@ -30,10 +30,10 @@ class SchemaOfRows:
     version: int
 
     @classmethod
-    def of(
-        cls, bucket: Bucket, catalog: Catalog, topic: str, schema: SchemaInfo, version: int | None
-    ) -> "SchemaOfRows":
+    def of(cls, bucket: Bucket, topic: str, schema: SchemaInfo, version: int | None) -> "SchemaOfRows":
         """Return a schema with the number that it has: the given one, or that of an equal schema that is saved, or 0 for a new topic.
+
+        Whether a topic is new costs a listing.
 
         Raises
         ------
@@ -53,7 +53,7 @@ class SchemaOfRows:
             version = _version_in(known, schema)
         if version is None:
             has_versions = any(one.version != ANY_VERSION for one in known.versions)
-            if has_versions or _has_ledgers(catalog, name):
+            if has_versions or _has_ledgers(bucket.list_to_write(), name):
                 what = (
                     "none of the saved schemas of the topic is this one"
                     if has_versions

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedIOBase, BytesIO, RawIOBase
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ledgerfs.catalog.reader import LedgerReader
 from ledgerfs.errors import CorruptLedgerError
@@ -37,34 +38,11 @@ class EntrySource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class RecordBytes:
-    """The bytes of a file of records, in memory."""
-
-    name: str
-    data: Buffer
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        return len(self.data)
-
-    def check(self, ledger: NewLedger) -> None:
-        """Check all records."""
-        check_records(self.name, [self.data], ledger.largest_taken)
-
-    def batches(self, ledger: NewLedger) -> "Iterator[EntryBatch]":
-        """Yield the entries without copying them."""
-        stream = RecordStream(self.name, ledger.largest_taken)
-        yield from stream.feed(self.data)
-        stream.finish()
-
-
-@dataclass(frozen=True, slots=True)
 class RecordFile:
     """A file of records that is read twice: to check it, and to copy it."""
 
     name: str
-    open: Callable[[], BinaryIO]
+    open: Callable[[], RawIOBase | BufferedIOBase]
     size: int
 
     @classmethod
@@ -72,6 +50,11 @@ class RecordFile:
         """Return a local file; raises `OSError` if it cannot be read."""
         path = Path(path)
         return cls(str(path), lambda: path.open("rb", buffering=0), path.stat().st_size)
+
+    @classmethod
+    def of(cls, name: str, data: Buffer) -> "RecordFile":
+        """Return a file in memory."""
+        return cls(name, lambda: BytesIO(data), len(data))
 
     def check(self, ledger: NewLedger) -> None:
         """Check all records."""
@@ -88,8 +71,9 @@ class RecordFile:
 
     @contextmanager
     def _pieces(self) -> Iterator[Iterator[memoryview]]:
+        buffer = memoryview(bytearray(_PIECE))
         with self.open() as file:
-            yield _pieces_of(file)
+            yield (buffer[:count] for count in iter(lambda: file.readinto(buffer), 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +143,3 @@ class EntryBatches:
     def batches(self, ledger: NewLedger) -> "Iterator[EntryBatch]":  # noqa: ARG002  (as `EntrySource` has it)
         """Yield the entries."""
         return iter(self.made)
-
-
-def _pieces_of(file: BinaryIO) -> Iterator[memoryview]:
-    buffer = memoryview(bytearray(_PIECE))
-    readinto = getattr(file, "readinto", None)
-    while readinto is not None and (count := readinto(buffer)):
-        yield buffer[:count]
-    while readinto is None and (data := file.read(_PIECE)):
-        yield memoryview(data)

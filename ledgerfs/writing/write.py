@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.catalog.layout import Progress
 from ledgerfs.catalog.ledger_ref import CatalogState, LedgerRef
+from ledgerfs.catalog.reader import LedgerReader
 from ledgerfs.errors import RefusedLedgerError
 from ledgerfs.formats.ledger_metadata import LedgerMetadata
 from ledgerfs.layouts.pulsar_blob.columns import NUMBER
 from ledgerfs.layouts.pulsar_blob.new_ledger import (
     DEFAULT_BLOCK_SIZE,
     NewLedger,
+    completed_user_metadata,
     made_up_metadata,
     made_up_user_metadata,
     new_key,
@@ -76,9 +78,10 @@ class Wanted:
 
 
 def open_writer(admission: Admission, wanted: Wanted, name: str, if_exists: IfExists = IfExists.FAIL) -> BucketWriter:
-    """Return a writer of a ledger, if its id is free; costs a listing. ``name`` is that of the file of records in errors.
+    """Return a writer of a ledger, unless its id is known to be taken; `BucketWriter.commit` lists the bucket to be sure.
 
-    Raises `LedgerExistsError`, `InvalidNameError` for the name of a partitioned topic, and as `Wanted.new_ledger`.
+    ``name`` is that of the file of records in errors. Raises `LedgerExistsError`, `InvalidNameError` for the name of a partitioned topic,
+    and as `Wanted.new_ledger`.
     """
     ledger, claim = wanted.new_ledger(), wanted.claim(if_exists)
     admission.require_free(claim)
@@ -142,3 +145,27 @@ def require_new_ids(ledger_id: int, source_id: int, transform: "Unbatch | None")
         raise RefusedLedgerError(
             "splitting batches gives entries other ids, which needs another ledger id", key=f"ledger {ledger_id}"
         )
+
+
+def own_block_size(reader: LedgerReader) -> int:
+    """Return the block size, bytes, with which the copy's data object is the same; for a ledger of one block any that holds it."""
+    origin = reader.origin()
+    return origin.block_size or max(origin.largest_block or 0, DEFAULT_BLOCK_SIZE)
+
+
+def copied_user_metadata(reader: LedgerReader, managed_ledger: str | None) -> dict[str, str]:
+    """Return the user metadata of a ledger's objects, with what a broker looks for; costs a request."""
+    return completed_user_metadata(reader.user_metadata(), managed_ledger)
+
+
+def copied_metadata(reader: LedgerReader, ledger_id: int, managed_ledger: str | None) -> LedgerMetadata:
+    """Return the metadata of a copy, marked as moved if its id is another one; made up if the ledger has none.
+
+    Raises `RefusedLedgerError` for a ledger with neither metadata nor a managed ledger.
+    """
+    metadata = reader.metadata()
+    if metadata is not None:
+        return metadata if ledger_id == reader.ref.ledger_id else metadata.moved()
+    if managed_ledger is None:
+        raise RefusedLedgerError("its metadata is needed: nothing else names its topic", key=str(reader.ref.ledger_id))
+    return made_up_metadata(managed_ledger, reader.ref.created_ms)

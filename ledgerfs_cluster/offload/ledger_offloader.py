@@ -142,13 +142,13 @@ class LedgerOffloader(NullLedgerOffloader):
 
 
 def _source_of(ledger: LedgerEntries) -> "EntrySource":
-    from ledgerfs.writing.sources import EntryBatches, RecordBytes, RecordFile
+    from ledgerfs.writing.sources import EntryBatches, RecordFile
 
     entries = ledger.entries
     if isinstance(entries, Path | str):
         return RecordFile.at(entries)
     if isinstance(entries, bytes | bytearray | memoryview):
-        return RecordBytes(f"ledger {ledger.ledger_id}", entries)
+        return RecordFile.of(f"ledger {ledger.ledger_id}", entries)
     return EntryBatches(entries)
 
 

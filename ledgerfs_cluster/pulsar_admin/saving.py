@@ -16,8 +16,7 @@ from ledgerfs.errors import (
     UnsupportedFormatError,
 )
 from ledgerfs.formats.schemas.schema_info import SchemaVersion
-from ledgerfs.schemas.saved_schemas import SavedSchemas
-from ledgerfs.schemas.schema_store import SchemaStore
+from ledgerfs.schemas.saved_schemas import SavedSchemas, SchemaStore
 from ledgerfs.storage.ordered_map import ordered_map
 from ledgerfs_cluster.errors import AdminApiUnreachableError
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.formats.topic_names import split_partition, topic_of
 from ledgerfs.formats.uuid_halves import uuid_halves
-from ledgerfs.schemas.schema_store import SchemaStore
+from ledgerfs.schemas.saved_schemas import SchemaStore
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import ledger_id_at
 from ledgerfs_cluster.formats.bookkeeper.ledger_paths import ledger_path
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo, parse_managed_ledger_info

@@ -40,10 +40,9 @@ from ledgerfs.layouts.pulsar_blob.writer import UnindexedLedger, WrittenLedger, 
 from ledgerfs.messages.decode.entry_fields import Transaction
 from ledgerfs.messages.proto.message_metadata_pb2 import MessageMetadataRecord
 from ledgerfs.writing.admission import is_current
-from ledgerfs.writing.copied_properties import copied_user_metadata, own_block_size
 from ledgerfs.writing.deletion import has_index, remove_ledger
 from ledgerfs.writing.sources import EntryBatches, OffloadedLedger
-from ledgerfs.writing.write import ref_of, write_ledger
+from ledgerfs.writing.write import copied_user_metadata, own_block_size, ref_of, write_ledger
 from ledgerfs_cluster.offload.object_copies import copy_object
 from ledgerfs_cluster.offload.record_digest import digest_of
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ledgerfs import Bucket, open_bucket
+from ledgerfs.catalog import missing_ledgers
 from ledgerfs.catalog.findings import Report
 from ledgerfs.errors import (
     AccessDeniedError,
@@ -21,7 +22,6 @@ from ledgerfs.errors import (
 )
 from ledgerfs.fsspec_impl.filesystem import LedgerFileSystem
 from ledgerfs.fuse_mount.operations import UNREADABLE_BYTES, MountedBucket, MountOptions
-from ledgerfs.layouts.pulsar_blob import gaps
 from ledgerfs.repair import plan_repair
 from ledgerfs.scan.report import ScanReport
 from ledgerfs.storage.objects import ObjectHead
@@ -53,7 +53,7 @@ def place(s3: S3Server, s3_bucket: str) -> LossyBucket:
 @pytest.fixture
 def old(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was written just now is old."""
-    monkeypatch.setattr(gaps, "UPLOAD_MS", -gaps.CLOCKS_MS)
+    monkeypatch.setattr(missing_ledgers, "UPLOAD_MS", -missing_ledgers.CLOCKS_MS)
 
 
 def refused(*keys: str, methods: tuple[str, ...] = ("GET", "HEAD"), kind: str = "403") -> list[Fault]:

@@ -21,7 +21,7 @@ from ledgerfs.errors import (
 from ledgerfs.formats.pulsar_blob.object_names import KeyKind
 from ledgerfs.formats.uuid_halves import uuid_from_halves, uuid_halves
 from ledgerfs.layouts.pulsar_blob.columns import match_rows
-from ledgerfs.layouts.pulsar_blob.index_digests import IndexDigests
+from ledgerfs.layouts.pulsar_blob.index_rows import IndexDigests
 from ledgerfs.layouts.pulsar_blob.remains import remains_of
 from ledgerfs.storage.objects import ReadRequest
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.catalog import missing_ledgers
 from ledgerfs.catalog.missing_ledgers import GapKind
 from ledgerfs.errors import (
     LedgerfsError,
@@ -24,7 +25,6 @@ from ledgerfs.errors import (
 from ledgerfs.export.export import export_topic
 from ledgerfs.formats.pulsar_blob.user_metadata import GROUP_KEY
 from ledgerfs.fsspec_impl import LedgerFileSystem
-from ledgerfs.layouts.pulsar_blob import gaps
 from ledgerfs.layouts.pulsar_blob.remains import remains_of
 from ledgerfs.repair import plan_repair
 from ledgerfs.scan.report import ScanReport
@@ -77,7 +77,7 @@ def s3_place(s3: S3Server, s3_bucket: str) -> LossyBucket:
 @pytest.fixture
 def old(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was written just now is old."""
-    monkeypatch.setattr(gaps, "UPLOAD_MS", -gaps.CLOCKS_MS)
+    monkeypatch.setattr(missing_ledgers, "UPLOAD_MS", -missing_ledgers.CLOCKS_MS)
 
 
 @pytest.fixture

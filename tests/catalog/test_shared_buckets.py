@@ -1,19 +1,23 @@
-"""Buckets that others use, too: no ledger in their folders is passed over, and nothing that may not be listed is taken for empty."""
+"""Buckets that others use, too: what belongs to no layout costs little, and nothing that may not be listed is taken for empty."""
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ledgerfs.bucket.opening import open_bucket
-from ledgerfs.errors import AccessDeniedError, UnreadableObjectsWarning
+from ledgerfs.errors import AccessDeniedError, UnplacedLedgersWarning, UnreadableObjectsWarning
+from ledgerfs.fsspec_impl.filesystem import LedgerFileSystem
 from tests.support.each import for_each
+from tests.support.invoked import run
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.mapfile_buckets import mapfile, messages, put_file, put_mapfiles
 from tests.support.odd_s3 import OddS3
 
+OTHER = "other/default/persistent/orders"
 TOPIC = "persistent://public/default/orders"
 PAGE = 1000
 
@@ -27,7 +31,7 @@ FOREIGN = {
 
 
 @for_each("name", FOREIGN)
-def test_ledgers_behind_any_foreign_tree_are_found(name: str, tmp_path: Path) -> None:
+def test_ledgers_behind_a_foreign_tree_are_found(name: str, tmp_path: Path) -> None:
     for key in FOREIGN[name]:
         put_file(tmp_path / name / key, b"")
     base = f"{Path(FOREIGN[name][0]).parent}/zz"
@@ -35,32 +39,37 @@ def test_ledgers_behind_any_foreign_tree_are_found(name: str, tmp_path: Path) ->
     assert open_bucket(url).topic(TOPIC).count() == 5
 
 
-def test_foreign_folders_on_s3_cost_a_request_for_each_thousand_keys(caplog: pytest.LogCaptureFixture) -> None:
-    """However many folders they are in: a search folder by folder would send 2,000 requests here."""
-    folders = [f"lake/date={date:03}/hour={hour:02}" for date in range(100) for hour in range(20)]
-    objects = {f"{folder}/part-{part}": b"" for folder in folders for part in range(5)}
+SHARED = {
+    "files": (lambda number: f"lake/{number:06}", "other/zz", True, 12),
+    "a tenant of the name": (lambda number: f"public/assets/{number:06}", "", True, 5),
+    "tables": (lambda number: f"lake/table-{number % 4}/date={number // 400:03}/{number:06}", "lake/zz", True, 11),
+    "many folders": (lambda number: f"lake/{number // 5:06}/{number:06}", "lake/zz", False, 11),
+}
+"""{tree of others: name of a key, base of the ledgers, whether these are found, LIST requests at most}."""
+
+
+@for_each("name", SHARED)
+def test_a_shared_bucket_costs_few_requests(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """However many foreign objects there are; all of them would be 21 requests."""
+    key, base, is_found, most = SHARED[name]
+    objects = {key(number): b"" for number in range(20_000)}
     made = mapfile(messages(1, 5), 1)
-    objects |= {f"lake/zz/{key}": data for key, data in made.objects.items()}
+    objects |= {f"{base}/{one}".strip("/"): data for one, data in made.objects.items()}
+    caplog.clear()
+    url = f"s3://{name.replace(chr(32), chr(45))}"
     with OddS3(objects, {}, page_size=PAGE) as store:
+        assert [one.ledgers for one in open_bucket(url, store.options).topics()] == [1] * is_found
+        assert store.listings <= most
+        # What is not listed to its end is named, and the layout alone finds it.
+        assert "--layout mapfile" in caplog.text
+        assert open_bucket(url, store.options, layout="mapfile").topic(TOPIC).count() == 5
+
+
+def test_a_store_that_lists_in_no_order_is_listed_on(caplog: pytest.LogCaptureFixture) -> None:
+    objects = {f"lake/table/{number:06}": b"" for number in range(3000)}
+    objects |= {f"lake/zz/{key}": data for key, data in mapfile(messages(1, 5), 1).objects.items()}
+    with OddS3(objects, {}, page_size=PAGE, is_shuffled=True) as store:
         assert open_bucket("s3://shared", store.options).topic(TOPIC).count() == 5
-        # One is of the top level, and the last one has the ledger.
-        assert store.listings == 1 + len(objects) // PAGE + 1
-    assert not caplog.records
-
-
-def test_a_folder_with_very_many_foreign_keys_is_named(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr("ledgerfs.catalog.listing._MANY_KEYS", 100)
-    for folder in ("many", "few"):
-        for number in range(300 if folder == "many" else 99):
-            put_file(tmp_path / folder / str(number % 3) / str(number), b"")
-    # A mount lists again and again.
-    for _ in range(2):
-        open_bucket(str(tmp_path)).topics()
-    (line,) = (one.getMessage() for one in caplog.records)
-    assert "many foreign keys in many/;" in line
-    assert "--layout pulsar_blob" in line
 
 
 @pytest.fixture
@@ -77,17 +86,41 @@ def deny(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     return lambda name: denied.__setitem__(0, name)
 
 
-def test_a_denied_folder_beside_foreign_files_may_have_ledgers(deny: Callable[[str], None], tmp_path: Path) -> None:
-    for name in ("part-1", "part-2", "log/1"):
-        put_file(tmp_path / "lake/table" / name, b"")
-    put_in_folder(tmp_path, offload(messages(9, 3), 9))
-    url = put_mapfiles(tmp_path, mapfile(messages(1, 5), 1), base="lake/table/log")
-    deny("lake/table/log")
-    with pytest.raises(AccessDeniedError, match=r"^lake/table/log/: cannot list a folder that may contain ledgers"):
+@for_each("denied", ["private", "lake/public", "public", "public/default"])
+def test_a_denied_folder_fails_only_topics_of_its_name(
+    denied: str, deny: Callable[[str], None], case_path: Path
+) -> None:
+    (case_path / denied).mkdir(parents=True)
+    put_file(case_path / "lake/table/part-1", b"")
+    url = put_in_folder(case_path, offload(messages(9, 3), 9), offload(messages(8, 4), 8, name=OTHER))
+    deny(denied)
+    with pytest.warns(UnplacedLedgersWarning, match=f"cannot list {denied}/"):
+        assert len(open_bucket(url).topics()) == 2
+    run("topics", url)
+    assert open_bucket(url).topic("other/default/orders").count() == 4
+    is_its = denied != "private"
+    run("count", url, TOPIC, code=3 if is_its else 0)
+    run("count", url, "public/default/absent", code=3 if is_its else 2)
+    run("count", url, TOPIC, "--on-unreadable", "skip", code=1)
+    run("offload", url, str(case_path.with_name(f"{case_path.name}-copy")), code=3)
+    run("verify", url, "--quick", code=3)
+    fs = LedgerFileSystem(url, "file")
+    write = partial(fs.pipe_file, "entries/public/default/orders/70.entries", offload(messages(9, 3), 9).records)
+    if is_its:
+        with pytest.raises(AccessDeniedError):
+            write()
+        assert not list(case_path.glob("*-ledger-70*"))
+    else:
+        write()
+    # The layout of the top level needs no folder.
+    assert open_bucket(url, layout="pulsar_blob").topic(TOPIC).count() == (3 if is_its else 6)
+
+
+def test_a_denied_folder_among_ledgers_fails_all(deny: Callable[[str], None], tmp_path: Path) -> None:
+    made = mapfile(messages(1, 5), 1), mapfile(messages(3, 5), 3, name="public/other/persistent/payments")
+    url = put_mapfiles(tmp_path, *made, base="lake")
+    deny("lake/public/other")
+    with pytest.raises(AccessDeniedError, match=r"^lake/public/other/: cannot list a folder that may contain ledgers"):
         open_bucket(url).topics()
-    with pytest.warns(UnreadableObjectsWarning, match="lake/table/log/"):
-        assert open_bucket(url, on_unreadable="skip").topic(TOPIC).count() == 3
-    # Whoever names the layout of the top level needs no folder.
-    assert open_bucket(url, layout="pulsar_blob").topic(TOPIC).count() == 3
-    deny("")
-    assert open_bucket(url).topic(TOPIC).count() == 8
+    with pytest.warns(UnreadableObjectsWarning, match="lake/public/other/"):
+        assert open_bucket(url, on_unreadable="skip").topic(TOPIC).count() == 5

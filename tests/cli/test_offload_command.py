@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs.cli.parameter_types import Size
+from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
+from ledgerfs.schemas.saved_schemas import SavedSchemas
 from tests.support.commands import run as run_process
 from tests.support.each import for_each
 from tests.support.invoked import output, run
@@ -23,7 +26,7 @@ COPIED = "ledgers copied: {} ({} of entries, read back and whole), there already
 
 
 def objects_in(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def some_golden(golden: Path, folder: Path, *ids: int) -> str:
@@ -251,3 +254,61 @@ def test_a_ledger_whose_other_copy_is_lost_fails_once_for_each(tmp_path: Path) -
         text = output("offload", url, str(tmp_path / "target"), *asked, code=1)
         assert text == COPIED.format(0, "0 B", 0, 2)
     assert objects_in(tmp_path / "target") == {}
+
+
+SAVED = SchemaVersion(0, SchemaInfo("STRING"), 1_700_000_000_000, source="http://admin")
+
+
+def saved_in(url: str) -> SavedSchemas:
+    return SavedSchemas(open_bucket(url).raw_store)
+
+
+def two_topics(folder: Path) -> str:
+    """Make a bucket of two topics, each with a saved schema."""
+    folder.mkdir()
+    url = put_in_folder(folder, offload([b"a", b"bc"], 1), offload([b"d"], 2, name=OTHER_NAME))
+    for topic in (TOPIC, OTHER):
+        saved_in(url).add(topic, [SAVED])
+    return url
+
+
+def test_saved_schemas_of_copied_topics_are_copied(tmp_path: Path) -> None:
+    url, target = two_topics(tmp_path / "source"), str(tmp_path / "to")
+    assert ", schemas: 1, " in output("offload", url, target, "--topic", TOPIC)
+    assert saved_in(target).all_versions() == {TOPIC: (SAVED,)}
+    assert ", schemas: 1, " in output("offload", url, target)
+    assert saved_in(target).all_versions().keys() == {TOPIC, OTHER}
+    assert "schemas" not in output("offload", url, target)
+
+
+def test_another_schema_of_the_same_number_is_an_error_that_names_both(tmp_path: Path) -> None:
+    url, target = two_topics(tmp_path / "source"), tmp_path / "to"
+    target.mkdir()
+    theirs = replace(SAVED, schema=SchemaInfo("INT64"))
+    saved_in(str(target)).add(TOPIC, [theirs])
+    for options in ((), ("--dry-run",)):
+        done = run("offload", url, str(target), *options, code=2)
+        assert f"version 0 is of type STRING in file://{tmp_path}/source/_ledgerfs/schemas, and".encode() in done.stderr
+        assert f"of type INT64, in file://{target}/_ledgerfs/schemas".encode() in done.stderr
+    assert [path.name for path in target.iterdir()] == ["_ledgerfs"]
+    assert saved_in(str(target)).versions(TOPIC) == (theirs,)
+    # It is in the way of its own topic only.
+    run("offload", url, str(target), "--topic", OTHER)
+
+
+def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
+    url, target = two_topics(tmp_path / "source"), str(tmp_path / "to")
+    assert output("offload", url, target, "--dry-run").splitlines() == [
+        f"would copy  ledger 1 of {TOPIC}: 2 entries, 3 B",
+        f"would copy  ledger 2 of {OTHER}: 1 entries, 1 B",
+        "ledgers to copy: 2 (4 B of entries), schemas: 2, there already: 0, failed: 0",
+    ]
+    assert not Path(target).exists()
+    run("offload", url, target, "--topic", TOPIC)
+    before = objects_in(Path(target) / "_ledgerfs" / "schemas")
+    told = json.loads(output("offload", url, target, "--dry-run", "--json"))
+    assert [(one["ledger_id"], one["outcome"], one["entries"], one["bytes"]) for one in told] == [
+        (1, "skipped", 2, 3),
+        (2, "planned", 1, 1),
+    ]
+    assert objects_in(Path(target) / "_ledgerfs" / "schemas") == before

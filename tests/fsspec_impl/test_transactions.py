@@ -72,7 +72,7 @@ def test_of_what_is_not_written_nothing_is_removed(fs: LedgerFileSystem, folder:
             fs.rm(PATH)
             put_in_folder(folder, rival)
 
-    with pytest.raises(LedgerExistsError, match="somebody else has written ledger 33 meanwhile"):
+    with pytest.raises(LedgerExistsError, match="has ledger 33 already"):
         meet()
     assert objects_in(folder) == {**OURS.objects, **rival.objects}
 
@@ -105,7 +105,7 @@ def test_what_was_skipped_is_there_when_others_are_removed(fs: LedgerFileSystem,
             for key in same.objects:
                 (folder / key).unlink()
 
-    with pytest.raises(StaleObjectError, match="somebody has removed or replaced it"):
+    with pytest.raises(StaleObjectError, match="another writer has removed or replaced it"):
         move()
     assert objects_in(folder) == OURS.objects
     put_in_folder(folder, same)

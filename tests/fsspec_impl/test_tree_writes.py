@@ -468,6 +468,8 @@ def test_directories_are_there_when_something_is_in_them(fs: LedgerFileSystem, f
 def test_what_is_not_offered_says_so_with_an_errno(copied: LedgerFileSystem, folder: Path) -> None:
     path = "entries/public/golden/blocks/42.entries"
     before = objects_in(folder)
+    # Of a bucket that was listed before, it is known when a path is opened that it is taken.
+    assert copied.exists(path)
     calls: list[tuple[int, Callable[[], Any]]] = [
         (errno.EROFS, lambda: copied.touch(path)),
         (errno.EROFS, lambda: copied.rmdir("entries/public")),
@@ -627,13 +629,13 @@ def test_indexes_go_before_data(s3_fs: LedgerFileSystem, s3_bucket: str) -> None
 # Many in a row, and what others build on it
 
 
-def test_a_write_costs_a_listing_before_and_one_after(s3_fs: LedgerFileSystem, s3_bucket: str) -> None:
+def test_a_write_costs_one_listing(s3_fs: LedgerFileSystem, s3_bucket: str) -> None:
     with requests_of(s3_bucket) as seen:
         for ledger_id in range(5):
             s3_fs.pipe_file(f"{TOPIC}/{ledger_id}.entries", RECORDS)
         with pytest.raises(LedgerExistsError):
             s3_fs.pipe_file(f"{TOPIC}/3.entries", RECORDS)
-    assert len([request for request in seen if request.startswith("GET ?")]) == 11
+    assert len([request for request in seen if request.startswith("GET ?")]) == 6
     assert len(s3_fs.ls(TOPIC)) == 5
 
 

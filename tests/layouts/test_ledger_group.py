@@ -13,6 +13,8 @@ from ledgerfs.layouts.pulsar_blob.writer import UnindexedLedger, publish
 from ledgerfs.messages.encode.rows import EncodeOptions
 from ledgerfs.repair import plan_repair
 from ledgerfs.storage.object_store import RawStore
+from ledgerfs.writing.admission import publish_together
+from ledgerfs.writing.claims import IfExists
 from ledgerfs.writing.ledger_rows import MessageRows, write_rows
 from ledgerfs.writing.write import Wanted
 from tests.support.ledgers import NAME
@@ -52,7 +54,7 @@ def test_what_cannot_be_removed_again_is_named(world: tuple[Place, RawStore], pr
         Fault("403", matches=lambda method, path, headers: method == "DELETE" and "ledger-2-index" in path),
     ]
     with pytest.raises(UncertainWriteError, match="may be there without those: 2; `ledgerfs rm` removes them"):
-        publish_all(store, group, made)
+        publish_all(store, made)
     assert {key.partition("-ledger-")[2] for key in place.objects()} == {"2", "2-index"}
     # What Spark does next.
     with pytest.raises(AccessDeniedError):
@@ -68,14 +70,13 @@ def test_of_two_groups_at_the_same_time_one_gives_way(world: tuple[Place, RawSto
     made, other = data_of(store, ours, 1), data_of(store, theirs, 2)
 
     def come_between() -> None:
-        """After our look, before our index."""
-        publish_all(place.clean.raw_store, theirs, other)
+        publish_together(place.clean, NAME, IfExists.FAIL, other)
 
     proxy.faults = [
         Fault("", 1, lambda method, path, headers: method == "PUT" and ours.key_prefix in path, action=come_between)
     ]
-    with pytest.raises(LedgerExistsError, match="somebody else has written ledger 0 meanwhile"):
-        publish_all(store, ours, made)
+    with pytest.raises(LedgerExistsError, match="has ledger 0 already"):
+        publish_together(open_bucket(place.url, proxy.options), NAME, IfExists.FAIL, made)
     assert len(place.ledgers()) == 2
     assert all(key.startswith(theirs.key_prefix) for key in place.objects())
 

@@ -31,9 +31,8 @@ from ledgerfs.layouts.pulsar_blob.writer import LedgerWriter, WrittenLedger
 from ledgerfs.storage.folders import writes as local_writes
 from ledgerfs.storage.folders.writes import LocalWrites
 from ledgerfs.storage.traffic import Traffic
-from ledgerfs.writing.copied_properties import own_block_size
-from ledgerfs.writing.sources import EntryBatches, RecordBytes, RecordFile
-from ledgerfs.writing.write import Wanted, write_ledger
+from ledgerfs.writing.sources import EntryBatches, RecordFile
+from ledgerfs.writing.write import Wanted, own_block_size, write_ledger
 from tests.support.each import for_each
 from tests.support.entries import batch_of
 from tests.support.ledgers import NAME, Offload, offload
@@ -165,7 +164,7 @@ def test_sources_are_looked_through_before_a_byte_is_sent(s3: S3Server, s3_bucke
     for number, data in enumerate([b"", b"\0" * 11, bytes(12) + b"x", bytes(4) + b"\0" * 7 + b"\x01"]):
         file = tmp_path / f"short{number}.entries"
         file.write_bytes(data)
-        sources += [RecordBytes(f"bytes {number}", data), RecordFile.at(file)]
+        sources += [RecordFile.of(f"bytes {number}", data), RecordFile.at(file)]
     bucket = open_bucket(f"s3://{s3_bucket}", s3.options)
     with requests_of(s3_bucket) as seen:
         for source in sources:
@@ -196,7 +195,7 @@ def test_blocks_of_sizes_that_are_none_are_refused(size: int, s3: S3Server, s3_b
             with pytest.raises(RefusedLedgerError, match=f"blocks of {size} bytes"):
                 LedgerWriter(bucket.raw_store, new_ledger(size))
             with pytest.raises(RefusedLedgerError, match=f"blocks of {size} bytes"):
-                write_ledger(bucket, Wanted(NAME, 1, block_size=size), RecordBytes("", offload([b""]).records))
+                write_ledger(bucket, Wanted(NAME, 1, block_size=size), RecordFile.of("", offload([b""]).records))
     assert seen == []
     assert objects_in(tmp_path) == {}
 
@@ -239,7 +238,7 @@ NAMES_OF_NONE = ["", "orders", "a/b/orders", "a/b/non-persistent/c", "a/b/persis
 @for_each("wanted", [*(Wanted(NAME, 1, one) for one in UUIDS_OF_NONE), *(Wanted(one, 1) for one in NAMES_OF_NONE)])
 def test_names_that_nobody_would_find_are_refused(wanted: Wanted, tmp_path: Path) -> None:
     with pytest.raises(InvalidNameError):
-        write_ledger(open_bucket(str(tmp_path)), wanted, RecordBytes("", offload([b""]).records))
+        write_ledger(open_bucket(str(tmp_path)), wanted, RecordFile.of("", offload([b""]).records))
     assert objects_in(tmp_path) == {}
 
 
@@ -297,7 +296,7 @@ def write_again(
         user_metadata = completed_user_metadata(described[ref.object("index").key]["metadata"], name)
         wanted = Wanted(name, ref.ledger_id, ref.uuid, own_block_size(reader), metadata, user_metadata)
         found.append(
-            (ref.object("data").key, write_ledger(target, wanted, RecordBytes(ref.object("data").key, records)))
+            (ref.object("data").key, write_ledger(target, wanted, RecordFile.of(ref.object("data").key, records)))
         )
     return found
 

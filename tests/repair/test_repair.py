@@ -16,7 +16,7 @@ from ledgerfs.errors import AccessDeniedError, InvalidNameError, StoreError, Sto
 from ledgerfs.formats.pulsar_blob.block import BLOCK_HEADER_BYTES, BlockHeader, build_block_header, build_padding
 from ledgerfs.formats.pulsar_blob.index import OffloadIndex, parse_index
 from ledgerfs.layouts.pulsar_blob.remains import remains_of
-from ledgerfs.layouts.pulsar_blob.repairs.rebuilt_index import metadata_left_in
+from ledgerfs.layouts.pulsar_blob.repairs.data_walk import metadata_left_in
 from ledgerfs.repair import Repair, RepairPlan, plan_repair
 from ledgerfs.storage.folders.writes import LocalWrites
 from ledgerfs.storage.objects import ObjectStat
@@ -146,9 +146,8 @@ def test_a_plan_changes_nothing(tmp_path: Path) -> None:
     damaged_bucket(tmp_path)
     url = aged(tmp_path)
     before = state_of(tmp_path)
-    for is_full in (False, True):
-        assert planned(url, topic=TOPIC, full=is_full).to_do
-        assert state_of(tmp_path) == before
+    assert planned(url, topic=TOPIC).to_do
+    assert state_of(tmp_path) == before
 
 
 @pytest.mark.parametrize("block_size", [1000, 1 << 20])
@@ -757,16 +756,6 @@ def test_a_bucket_with_damage_of_every_kind_is_mended_as_far_as_it_can_be(tmp_pa
     assert again.to_do == []
     assert {item.kind for item in again.left} == {"index-without-data", "short-object"}
     assert (tmp_path / "notes.txt").exists()
-
-
-def test_full_names_what_only_reading_finds(tmp_path: Path) -> None:
-    made = offload(entries())
-    put_in_folder(tmp_path, made)
-    (tmp_path / data_key(made)).write_bytes(made.data[:-1] + b"!")
-    url = aged(tmp_path)
-    assert planned(url).items == ()
-    item = only(planned(url, full=True))
-    assert (item.kind, item.action_name) == ("checksum-mismatch", "nothing")
 
 
 def test_one_that_fails_keeps_none_of_the_others_from_being_done(

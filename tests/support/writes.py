@@ -18,7 +18,7 @@ from ledgerfs.layouts.pulsar_blob.remains import remains_of
 from ledgerfs.layouts.pulsar_blob.writer import WrittenLedger
 from ledgerfs.storage.objects import ReadRequest
 from ledgerfs.verification import Severity, verify
-from ledgerfs.writing.sources import RecordBytes
+from ledgerfs.writing.sources import RecordFile
 from ledgerfs.writing.write import Wanted, write_ledger
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, NAME, record
@@ -56,7 +56,7 @@ def wanted(ledger_id: int = 1, uuid: str | None = UUID, block_size: int = BLOCK)
 
 def write(bucket: Bucket, data: bytes, **options: Any) -> WrittenLedger:
     """Write a ledger from the bytes of a file of records."""
-    return write_ledger(bucket, wanted(**options), RecordBytes("records", data))
+    return write_ledger(bucket, wanted(**options), RecordFile.of("records", data))
 
 
 def when_listed(

@@ -29,7 +29,7 @@ from ledgerfs.storage.folders import writes as local_writes
 from ledgerfs.storage.folders.store import LocalStore
 from ledgerfs.storage.s3.store import S3Store
 from ledgerfs.storage.s3.writes import S3Writes
-from ledgerfs.writing.sources import RecordBytes
+from ledgerfs.writing.sources import RecordFile
 from ledgerfs.writing.write import Wanted, write_ledger
 from tests.support.commands import running
 from tests.support.ledgers import NAME, offload, put_in_folder
@@ -256,7 +256,7 @@ def attempt(writer: int, place: Place, data: bytes, uuid: str, block_size: int) 
     """Write as one of two processes would, with a store of its own; return why there is no such ledger."""
     bucket = bucket_of(place.url, tuple((place.options or {}).items()), writer)
     try:
-        write_ledger(bucket, Wanted(NAME, 1, uuid, block_size), RecordBytes("r", data))
+        write_ledger(bucket, Wanted(NAME, 1, uuid, block_size), RecordFile.of("r", data))
     except LedgerfsError as error:
         return error
     return None
@@ -385,7 +385,7 @@ def test_a_process_that_ends_with_an_open_file_leaves_nothing(how: str, s3: S3Se
 
 
 def write_here(folder: Path, data: bytes) -> None:
-    write_ledger(open_bucket(f"file://{folder}"), Wanted(NAME, 1, UUID, SMALL), RecordBytes("r", data))
+    write_ledger(open_bucket(f"file://{folder}"), Wanted(NAME, 1, UUID, SMALL), RecordFile.of("r", data))
 
 
 def test_a_full_disk_is_told_and_leaves_nothing(tiny_disk: Path, data: bytes) -> None:

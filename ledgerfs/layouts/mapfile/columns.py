@@ -5,13 +5,10 @@ from struct import Struct
 
 import numpy as np
 
-from ledgerfs.catalog.catalog_rows import OWN_BYTES, Table, own_columns
+from ledgerfs.catalog.catalog_rows import OWN_BYTES, VERSION_BYTES, Table, kept_version, own_columns
 from ledgerfs.storage.objects import ObjectStat
 
 NUMBER = 1
-
-VERSION_BYTES = 64
-"""More than an ETag of any store known; a longer one is not kept, and reads then do not check it."""
 
 
 class IndexState(IntEnum):
@@ -50,9 +47,3 @@ def pack_own(data: ObjectStat, index: ObjectStat | None, state: IndexState, *, i
     """Return the layout's own columns of a row."""
     size, modified_ms, version = (-1, 0, b"") if index is None else (index.size, index.modified_ms, kept_version(index))
     return OWN_STRUCT.pack(size, modified_ms, kept_version(data), version, state, is_named).ljust(OWN_BYTES, b"\0")
-
-
-def kept_version(stat: ObjectStat) -> bytes:
-    """Return an object's version as rows have it."""
-    version = stat.version.encode()
-    return version if len(version) <= VERSION_BYTES else b""

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from ledgerfs.catalog.catalog import Catalog
-from ledgerfs.catalog.catalog_rows import LEDGER, Table, origin_columns
+from ledgerfs.catalog.catalog_rows import LEDGER, Table, kept_version, origin_columns
 from ledgerfs.catalog.findings import Finding
 from ledgerfs.catalog.layout import FoundLedgers, Names, OpenLedger, Progress, RepairRequest
 from ledgerfs.catalog.ledger_ref import CatalogState, LedgerRef
+from ledgerfs.catalog.missing_ledgers import is_young
 from ledgerfs.catalog.reader import LedgerReader, OnRead
 from ledgerfs.catalog.repairs import Repair
 from ledgerfs.errors import CorruptLedgerError, CorruptMetadataError, CorruptObjectError
 from ledgerfs.formats.uuid_halves import uuid_from_halves, uuid_halves
 from ledgerfs.layouts.mapfile.checks.catalog_checks import check_catalog
-from ledgerfs.layouts.mapfile.columns import NUMBER, IndexState, kept_version, own_of, pack_own
+from ledgerfs.layouts.mapfile.columns import NUMBER, IndexState, own_of, pack_own
 from ledgerfs.layouts.mapfile.ends import End
 from ledgerfs.layouts.mapfile.folders import FolderFiles, LedgerFolder, MapFileListing, NameStarts
-from ledgerfs.layouts.mapfile.gaps import find_gaps, is_young
 from ledgerfs.layouts.mapfile.loading import Loaded, Unloaded, load_folders, may_grow
 from ledgerfs.layouts.mapfile.reader import MapFileReader
-from ledgerfs.layouts.mapfile.remains import MapFileRemains, PartialLedger, remains_of, require_top
+from ledgerfs.layouts.mapfile.remains import MapFileRemains, PartialLedger, find_gaps, remains_of, require_top
 from ledgerfs.storage.object_store import KeepingStore
 from ledgerfs.storage.objects import ObjectStat
 
@@ -191,7 +191,8 @@ class _Findings:
         if isinstance(one, Unloaded):
             self._unloaded.append((one, may_grow(one.error) and not folder.fault))
             return
-        is_written = one.end is End.MISSING and is_young(one.data.modified_ms, self._now_ms) and not folder.fault
+        is_recent = bool(is_young(one.data.modified_ms, self._now_ms))
+        is_written = one.end is End.MISSING and is_recent and not folder.fault
         error = _unfinished(one) if is_written else _contradiction(one)
         if error is None:
             self.keep(_row(one), folder, one.metadata.managed_ledger)

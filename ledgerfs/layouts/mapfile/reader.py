@@ -14,24 +14,22 @@ import numpy as np
 from ledgerfs.cache.object_window import ObjectWindow, Parts, open_parts
 from ledgerfs.cache.read_ahead import cut_parts
 from ledgerfs.catalog.ledger_ref import LedgerRef
-from ledgerfs.catalog.reader import Cuts, LedgerReader, OnDamage, Stream
-from ledgerfs.errors import CorruptIndexError, CorruptLedgerError, EntryRangeError, LedgerfsError, StaleObjectError
+from ledgerfs.catalog.reader import Cuts, OnDamage
+from ledgerfs.errors import CorruptIndexError, CorruptLedgerError, LedgerfsError
 from ledgerfs.formats.ledger_metadata import LedgerMetadata
 from ledgerfs.formats.mapfile.header import FIRST_BYTES
 from ledgerfs.formats.mapfile.index import MapFileIndex, parse_index
 from ledgerfs.layouts.described import describe_metadata, describe_object, describe_ref
-from ledgerfs.layouts.mapfile.loading import HEAD_BYTES, Start, read_start
-from ledgerfs.layouts.mapfile.positions import cuts_of
-from ledgerfs.layouts.object_stream import leads_to, stream_objects
+from ledgerfs.layouts.mapfile.loading import HEAD_BYTES, Start, cuts_of, read_start
+from ledgerfs.layouts.object_stream import ObjectLedgerReader, leads_to, replaced
 from ledgerfs.storage.object_store import KeepingStore
-from ledgerfs.storage.objects import ObjectStat, ReadRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ledgerfs.formats.records import EntryBatch
-    from ledgerfs.layouts.mapfile.key_walk import KeyPlace, KeyStretch
-    from ledgerfs.layouts.mapfile.resync import Resync
+    from ledgerfs.layouts.mapfile.key_walk import KeyPlace, KeyStretch, Resync
+    from ledgerfs.storage.objects import ReadRequest
 
 _KEPT = 8 << 20
 """Bytes, at most, that caches keep of one read: more would push out what is read more than once."""
@@ -39,7 +37,7 @@ _KEPT = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """Where walks begin (`ledgerfs.layouts.mapfile.positions.cuts_of`)."""
+    """Where walks begin (`ledgerfs.layouts.mapfile.loading.cuts_of`)."""
 
     firsts: Cuts
     positions: Cuts
@@ -58,34 +56,15 @@ class Positions:
         return int(self.positions[row]) if row < self.positions.size else self.size
 
 
-class MapFileReader(LedgerReader):
+class MapFileReader(ObjectLedgerReader):
     """`LedgerReader` of a MapFile. Safe in threads and after a fork: what it keeps is only ever replaced whole."""
 
-    __slots__ = ("_positions", "_start", "ref", "store")
+    __slots__ = ("_positions", "_start")
 
     def __init__(self, store: KeepingStore, ref: LedgerRef) -> None:
-        self.ref = ref
-        self.store = store
+        super().__init__(store, ref)
         self._start: Start | None = None
         self._positions: Positions | None = None
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (type(self), (self.store, self.ref))
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether the store is."""
-        return self.store.is_remote
-
-    @property
-    def stream(self) -> Stream:
-        """All ledgers in objects are streamed in the same way."""
-        return stream_objects
-
-    @property
-    def data(self) -> ObjectStat:
-        """The object that has the entries."""
-        return self.ref.object("data")
 
     @property
     def start(self) -> Start:
@@ -119,41 +98,27 @@ class MapFileReader(LedgerReader):
     def index(self) -> MapFileIndex:
         """Read the index; raises `CorruptIndexError`, `UnsupportedFormatError`, and `CorruptLedgerError` where there is none."""
         stat = self.ref.object("index")
-        data = self.store.read(self._index_request)
+        data = self.store.read(self.index_request)
         try:
             return parse_index(data, data_size=self.data.size, key=stat.key)
         except CorruptIndexError as error:
             self.store.forget(stat)
             if not self.store.is_current(stat):
-                raise _replaced(stat.key) from error
+                raise replaced(stat.key) from error
             raise
 
     def expect(self) -> None:
         """Begin to read the index, where that takes a while: it will be needed soon."""
-        if self._positions is None and self.ref.cuts > 1 and self.store.is_remote and self._index_request.version:
-            self.store.start(self._index_request)
+        if self._positions is None and self.ref.cuts > 1 and self.store.is_remote and self.index_request.version:
+            self.store.start(self.index_request)
 
     def plan(self, first: int, last: int, *, is_known: bool = False) -> "Iterator[ReadRequest]":
         """Return the reads that `batches_of` wants; the first ones are small unless it is known that all will be read."""
         return self._parts(self.positions.before(first), self.positions.behind(last), is_known=is_known)
 
-    def batches(self, first: int, last: int, on_damage: OnDamage | None = None) -> "Iterator[EntryBatch]":
-        """Yield the same entries in whole buffers; with ``on_damage``, which is told, damaged ones are left out up to the next marker."""
-        return self._batches(None, first, last, on_damage)
-
-    def batches_of(
-        self, parts: Parts, first: int, last: int, on_damage: OnDamage | None = None
-    ) -> "Iterator[EntryBatch]":
-        """Yield the same from the parts of `plan`, perhaps among those of other ledgers."""
-        return self._batches(parts, first, last, on_damage)
-
     def cuts(self) -> Cuts:
         """Return entries that the index has positions for, a MiB or more apart."""
         return self.positions.firsts
-
-    def reread(self) -> None:
-        """Forget what caches keep of the data."""
-        self.store.forget(self.data)
 
     def metadata(self) -> LedgerMetadata:
         """Return the ledger's metadata, the value of key -1."""
@@ -175,27 +140,16 @@ class MapFileReader(LedgerReader):
             "objects": {role: describe_object(head) for role, head in heads.items()},
         }
 
-    def request(self, start: int, end: int, *, is_kept: bool = True) -> ReadRequest:
-        """Return what asks the store for bytes of the data, of the version that the catalog saw."""
-        return ReadRequest(self.data.key, start, end, self.data.version, is_kept)
-
-    @property
-    def _index_request(self) -> ReadRequest:
-        stat = self.ref.object("index")
-        return ReadRequest(stat.key, 0, stat.size, stat.version)
-
     def _parts(self, place: "KeyPlace", end: int, *, is_known: bool = False) -> "Iterator[ReadRequest]":
         is_kept = end - place.position <= _KEPT
         for part in cut_parts(place.position, end, is_known=is_known):
             yield self.request(*part, is_kept=is_kept)
 
-    def _batches(
-        self, parts: Parts | None, first: int, last: int, on_damage: OnDamage | None
+    def batches_of(
+        self, parts: Parts | None, first: int, last: int, on_damage: OnDamage | None = None
     ) -> "Iterator[EntryBatch]":
-        if not 0 <= first <= last <= self.last_entry:
-            raise EntryRangeError(
-                f"entries {first} to {last} asked for; the ledger has 0 to {self.last_entry}", key=self.data.key
-            )
+        """Yield entries from the parts of `plan`; with ``on_damage``, which is called, damaged ones are left out up to the next marker."""
+        self.require_range(first, last)
         place, key = self.positions.before(first), self.data.key
         if parts is not None and leads_to(parts, key, place.position):
             window = ObjectWindow(parts, key, place.position)
@@ -278,7 +232,7 @@ class MapFileReader(LedgerReader):
 
     def resync(self, error: CorruptLedgerError, place: "KeyPlace") -> "Resync":
         """Return the way out of damage at a place."""
-        from ledgerfs.layouts.mapfile.resync import Resync, find_marker
+        from ledgerfs.layouts.mapfile.key_walk import Resync, find_marker
 
         def next_marker(start: int) -> int | None:
             try:
@@ -305,7 +259,7 @@ class MapFileReader(LedgerReader):
     def _damage(self, error: CorruptLedgerError) -> LedgerfsError:
         """Return the error for bytes that contradict; in a store that cannot read by version they may be of another object."""
         if not self.store.is_current(self.data):
-            return _replaced(self.data.key)
+            return replaced(self.data.key)
         return CorruptLedgerError(error.reason, key=self.data.key, offset=error.offset)
 
 
@@ -316,7 +270,3 @@ def _tell(on_damage: OnDamage | None, resync: "Resync | None", first: int, behin
     if on_damage is not None and first < behind:
         on_damage(first, behind - 1, resync.error)
     return max(first, behind)
-
-
-def _replaced(key: str) -> StaleObjectError:
-    return StaleObjectError("the object was replaced; open it again", key=key)

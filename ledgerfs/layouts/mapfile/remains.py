@@ -1,21 +1,24 @@
-"""What is in a bucket of MapFiles that are no whole ledgers: of a crash, of a deletion, damaged, of another kind, or just being written."""
+"""What is in a bucket of MapFiles that is not a whole ledger: of a crash, of a deletion, damaged, of another kind, or just being written.
+
+And which of it means that a topic lacks a ledger.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from ledgerfs.catalog.remains import Unreadable
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.missing_ledgers import UNKNOWN, GapKind, is_young
+from ledgerfs.catalog.remains import Remains, Unreadable
 from ledgerfs.errors import LedgerfsError, NotFoundError, ObjectNotFoundError
 from ledgerfs.formats.ledger_metadata import LedgerMetadata
+from ledgerfs.formats.uuid_halves import uuid_halves
 from ledgerfs.layouts.mapfile.columns import NUMBER
 from ledgerfs.layouts.mapfile.folders import LedgerFolder
 from ledgerfs.storage.failures import is_refusal
-
-if TYPE_CHECKING:
-    from ledgerfs.catalog.catalog import Catalog
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,7 @@ class PartialLedger:
 
 
 @dataclass(frozen=True, slots=True)
-class MapFileRemains:
+class MapFileRemains(Remains):
     """What is in a bucket besides ledgers (`ledgerfs.catalog.remains.Remains`)."""
 
     partial: tuple[PartialLedger, ...] = ()
@@ -102,11 +105,6 @@ class MapFileRemains:
     def is_lasting(self) -> bool:
         """False where there is anything: it may be whole by now."""
         return not self.partial
-
-    @property
-    def topics(self) -> frozenset[int]:
-        """None: what has no entries is no ledger here."""
-        return frozenset()
 
     def renamed(self, new_row: npt.NDArray[np.int32]) -> "MapFileRemains":  # noqa: ARG002  (these have names as texts)
         """Return the same."""
@@ -156,3 +154,51 @@ def remains_of(catalog: "Catalog") -> MapFileRemains:
     """Return what a catalog has of these."""
     found = catalog.remains.get(NUMBER)
     return MapFileRemains() if found is None else cast("MapFileRemains", found)
+
+
+def has_copy(catalog: Catalog, partial: PartialLedger) -> bool:
+    """Whether a whole copy of the ledger is in the bucket, in whatever layout: for each topic that it may be of."""
+    return all(_has_copy_of(catalog, name, partial) for name in partial.managed_ledgers)
+
+
+def _has_copy_of(catalog: Catalog, managed_ledger: str | None, partial: PartialLedger) -> bool:
+    """Whether a topic has a whole ledger of the same id, and the folder's metadata tells that it is the same one.
+
+    The id alone is not enough where there may be entries: two clusters may share a bucket. Nor are sizes, where the id is a guess: many
+    ledgers of a topic may have the same.
+    """
+    metadata, folder = partial.metadata, partial.folder
+    known = catalog.copies_of(managed_ledger, folder.ledger_id)
+    copies = [copy for copy in known if copy.is_sound]
+    if metadata is None:
+        return bool(copies) and partial.is_empty and not (folder.fault or partial.is_refused)
+    is_guess = folder.name is not None
+    return any(
+        copy.agrees_with(metadata) and not (is_guess and None in {copy.created_ms, metadata.created_ms})
+        for copy in copies
+    )
+
+
+def find_gaps(catalog: Catalog, now_ms: int) -> Iterator[tuple[Any, ...]]:
+    """Yield what is missing, as rows of `GAP`; ``now_ms`` is the time of the listing, ms since 1970 UTC."""
+    rows = {place: row for row, place in enumerate(catalog.places)}
+    for partial in remains_of(catalog).partial:
+        folder = partial.folder
+        if partial.is_deleted:
+            continue
+        kind = _kind_of(partial, now_ms)
+        for name in partial.managed_ledgers:
+            if _has_copy_of(catalog, name, partial):
+                continue
+            is_beside = bool(catalog.copies_of(name, folder.ledger_id))
+            place = rows[partial.place_of(name)]
+            key = (*uuid_halves(folder.uuid), folder.ledger_id, catalog.row_of(name), place)
+            yield (*key, NUMBER, kind, is_beside, UNKNOWN, UNKNOWN, 0, partial.modified_ms)
+
+
+def _kind_of(partial: PartialLedger, now_ms: int) -> GapKind:
+    if partial.may_grow and is_young(partial.modified_ms, now_ms):
+        return GapKind.BEING_WRITTEN
+    if partial.has_data or partial.is_refused:
+        return GapKind.UNREADABLE
+    return GapKind.DATA_LOST if partial.has_index else GapKind.NOTHING_LEFT

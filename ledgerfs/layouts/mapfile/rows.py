@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ledgerfs.catalog.catalog_rows import version_of
 from ledgerfs.catalog.missing_ledgers import GapKind
 from ledgerfs.catalog.remains import Kept, Remains
 from ledgerfs.formats.uuid_halves import uuid_from_halves
@@ -23,10 +24,10 @@ def objects_of(
     folder = _folder(uuid_from_halves(row[0], row[1]), row[2], managed_ledger, place)
     index_size, index_ms, data_version, index_version, *_ = OWN_STRUCT.unpack_from(own)
     stored, changed_ms = row[12], row[16]
-    data = ("data", ObjectStat(f"{folder}/data", stored, changed_ms, data_version.rstrip(b"\0").decode()))
+    data = ("data", ObjectStat(f"{folder}/data", stored, changed_ms, version_of(data_version)))
     if index_size < 0:
         return (data,)
-    index = ObjectStat(f"{folder}/index", index_size, index_ms, index_version.rstrip(b"\0").decode())
+    index = ObjectStat(f"{folder}/index", index_size, index_ms, version_of(index_version))
     return data, ("index", index)
 
 

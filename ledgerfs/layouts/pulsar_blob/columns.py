@@ -6,16 +6,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ledgerfs.catalog.catalog import Catalog
-from ledgerfs.catalog.catalog_rows import OWN_BYTES, Table, own_columns
+from ledgerfs.catalog.catalog_rows import OWN_BYTES, VERSION_BYTES, Table, kept_version, own_columns
 from ledgerfs.catalog.ledger_ref import CatalogState
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.formats.uuid_halves import uuid_from_halves, uuid_halves
 from ledgerfs.storage.objects import ObjectStat
 
 NUMBER = 0
-
-VERSION_BYTES = 64
-"""Longer than the ETags of all known stores; a longer one is not kept, and reads then do not check it."""
 
 KEY_COLUMNS = [("uuid_high", "u8"), ("uuid_low", "u8"), ("ledger_id", "i8")]
 
@@ -96,9 +93,7 @@ def keys_of(rows: Table) -> list[LedgerKey]:
 
 def listed_row(key: LedgerKey, stat: ObjectStat) -> tuple[int, int, int, int, int, bytes]:
     """Return the row of `LISTED` for one object."""
-    version = stat.version.encode()
-    kept = version if len(version) <= VERSION_BYTES else b""
-    return (*uuid_halves(key.uuid), key.ledger_id, stat.size, stat.modified_ms, kept)
+    return (*uuid_halves(key.uuid), key.ledger_id, stat.size, stat.modified_ms, kept_version(stat))
 
 
 def match_rows(left: Table, right: Table) -> npt.NDArray[np.int64]:

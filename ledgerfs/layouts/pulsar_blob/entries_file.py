@@ -3,18 +3,17 @@
 from bisect import bisect_right
 from collections.abc import Hashable, Sequence
 from itertools import chain
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ledgerfs.cache.object_reader import ObjectReader
 from ledgerfs.cache.object_window import open_parts
 from ledgerfs.cache.read_ahead import cut_parts
-from ledgerfs.catalog.ledger_ref import LedgerRef
-from ledgerfs.formats.pulsar_blob.index import OffloadIndex
 from ledgerfs.storage.descriptors import write_all
-from ledgerfs.storage.object_store import KeepingStore
-from ledgerfs.storage.objects import ReadRequest
+
+if TYPE_CHECKING:
+    from ledgerfs.layouts.pulsar_blob.reader import PulsarLedgerReader
 
 Range = tuple[int, int]
 
@@ -22,29 +21,12 @@ _GAP = 64 << 10
 """So many bytes between two ranges cost less to read than another request."""
 
 
-class MappedLedger(Protocol):
-    """What this module needs of a reader: its ``.entries`` file is mapped to ranges of the data object."""
-
-    @property
-    def ref(self) -> LedgerRef: ...  # noqa: D102
-    @property
-    def store(self) -> KeepingStore: ...  # noqa: D102
-    @property
-    def index(self) -> OffloadIndex: ...  # noqa: D102
-    @property
-    def records_size(self) -> int: ...  # noqa: D102
-    @property
-    def is_mapped(self) -> bool: ...  # noqa: D102
-    def object_ranges(self, start: int, end: int) -> list[Range]: ...  # noqa: D102
-    def request(self, start: int, end: int) -> ReadRequest: ...  # noqa: D102
-
-
 class EntriesFile:
     """Reads by offset in the file. One for each open file; its threads wait for each other only while it is read forwards."""
 
     __slots__ = ("_ledger", "_object")
 
-    def __init__(self, ledger: MappedLedger) -> None:
+    def __init__(self, ledger: "PulsarLedgerReader") -> None:
         self._ledger = ledger
         self._object: ObjectReader | None = None
 

@@ -6,7 +6,6 @@ The catalog costs one listing and one GET for each new index. The index names th
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -19,15 +18,12 @@ from ledgerfs.catalog.layout import FoundLedgers, Names, OpenLedger, Progress, R
 from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.catalog.reader import LedgerReader, OnRead
 from ledgerfs.catalog.repairs import Repair
-from ledgerfs.errors import NotFoundError
 from ledgerfs.formats.pulsar_blob.index import MAX_INDEX_BYTES
 from ledgerfs.formats.pulsar_blob.object_names import KeyKind, LedgerKey, kind_of_key, parse_ledger_key
-from ledgerfs.formats.pulsar_blob.user_metadata import parse_user_metadata
 from ledgerfs.layouts.pulsar_blob.checks.catalog_checks import check_catalog, metadata_remark
 from ledgerfs.layouts.pulsar_blob.columns import (
     LISTED,
     NUMBER,
-    key_of,
     keys_of,
     listed_row,
     match_rows,
@@ -35,13 +31,16 @@ from ledgerfs.layouts.pulsar_blob.columns import (
     rows_of,
     set_states,
 )
-from ledgerfs.layouts.pulsar_blob.gaps import find_gaps
-from ledgerfs.layouts.pulsar_blob.index_digests import IndexDigests
-from ledgerfs.layouts.pulsar_blob.index_rows import IndexRows
+from ledgerfs.layouts.pulsar_blob.index_rows import IndexDigests, IndexRows
 from ledgerfs.layouts.pulsar_blob.reader import PulsarLedgerReader
-from ledgerfs.layouts.pulsar_blob.remains import REPAIRED_KINDS, BadIndex, BlobRemains
+from ledgerfs.layouts.pulsar_blob.remains import REPAIRED_KINDS, BadIndex, BlobRemains, find_gaps
 from ledgerfs.layouts.pulsar_blob.same_uploads import compared_with_copies
-from ledgerfs.layouts.pulsar_blob.unpaired_objects import told_bad_indexes, told_orphans, without_false_losses
+from ledgerfs.layouts.pulsar_blob.unpaired_objects import (
+    named_bad_indexes,
+    named_orphans,
+    topics_of_objects,
+    without_false_losses,
+)
 from ledgerfs.storage.object_store import KeepingStore
 from ledgerfs.storage.objects import ObjectStat, ReadRequest
 
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
     from ledgerfs.layouts.pulsar_blob.checks.ledger_checks import PulsarLedgerCheck
 
 _CHUNK = 32768
-_HEAD_THREADS = 16
 
 
 class PulsarBlob:
@@ -96,8 +94,8 @@ class PulsarBlob:
         ledgers = without_false_losses(self._store, ledgers, previous, refused)
         set_states(ledgers)
         unpaired = data[match_rows(data, indexes) < 0]
-        orphans = told_orphans(self._store, unpaired, previous, names.row_of, progress=progress, refused=refused)
-        bad_indexes = tuple(told_bad_indexes(self._store, bad, names.row_of))
+        orphans = named_orphans(self._store, unpaired, previous, names.row_of, progress=progress, refused=refused)
+        bad_indexes = tuple(named_bad_indexes(self._store, bad, names.row_of))
         return FoundLedgers(ledgers, BlobRemains(orphans, bad_indexes, tuple(refused)))
 
     def completed(self, catalog: Catalog) -> Catalog:
@@ -150,29 +148,14 @@ class PulsarBlob:
         return rows.tables()
 
     def _name_the_nameless(self, ledgers: Table, names: Names) -> None:
-        """Look for the topic in user metadata if the index has none; a store without user metadata is asked once."""
+        """Look for the topic in user metadata if the index has none."""
         nameless = np.flatnonzero(ledgers["name"] == names.row_of(None))
-        if not nameless.size or self._user_metadata_name(ledgers[nameless[0]]) is _KEEPS_NO_METADATA:
-            return
-        with ThreadPoolExecutor(_HEAD_THREADS, thread_name_prefix="ledgerfs-head") as pool:
-            found = pool.map(self._user_metadata_name, ledgers[nameless])
-            for row, name in zip(nameless, found, strict=True):
-                if isinstance(name, str):
-                    ledgers["name"][row] = names.row_of(name)
-
-    def _user_metadata_name(self, ledger: np.void) -> "str | _NoMetadata | None":
-        try:
-            metadata = self._store.head(key_of(ledger).index_key).metadata
-        except NotFoundError:
-            return None
-        return _KEEPS_NO_METADATA if metadata is None else parse_user_metadata(metadata).managed_ledger
-
-
-class _NoMetadata:
-    """The answer of a store that keeps no user metadata."""
-
-
-_KEEPS_NO_METADATA = _NoMetadata()
+        keys = [key.index_key for key in keys_of(ledgers[nameless])]
+        for row, told in zip(nameless.tolist(), topics_of_objects(self._store, keys), strict=True):
+            if told.error is not None:
+                raise told.error
+            if told.managed_ledger is not None:
+                ledgers["name"][row] = names.row_of(told.managed_ledger)
 
 
 class BlobListing:

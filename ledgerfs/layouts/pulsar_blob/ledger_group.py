@@ -1,23 +1,17 @@
 """Several ledgers that one job writes: data objects in any process, then all indexes in one process.
 
-Nobody sees any of the ledgers before `publish_all`; if that raises, none of them is there. But an object store makes one object appear at a
-time, not several: while `publish_all` runs, which takes a few requests a ledger, others may see some of the ledgers, and if its process is
-killed just then, these stay. Each single ledger appears whole or not at all.
+Readers see none of the ledgers before `publish_all`; if that raises, none of them is there. But an object store makes one object appear at
+a time, not several: while `publish_all` runs, which takes a few requests a ledger, others may see some of the ledgers, and if its process
+is killed just then, these stay. Each single ledger appears whole or not at all.
 """
 
 import logging
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
-from ledgerfs.errors import (
-    LedgerExistsError,
-    LedgerfsError,
-    StaleObjectError,
-    StoreUnreachableError,
-    UncertainWriteError,
-)
+from ledgerfs.errors import LedgerfsError, StoreUnreachableError, UncertainWriteError
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey, parse_ledger_key
 from ledgerfs.formats.pulsar_blob.user_metadata import GROUP_KEY, group_of
 from ledgerfs.layouts.pulsar_blob.writer import UnindexedLedger, WrittenLedger, publish
@@ -71,40 +65,16 @@ class LedgerGroup:
         return self.key_prefix + str(uuid4())[len(self.key_prefix) :]
 
 
-def publish_all(
-    store: RawStore,
-    group: LedgerGroup,
-    made: Sequence[UnindexedLedger],
-    require_free: Callable[[], object] = lambda: None,
-) -> list[WrittenLedger]:
-    """Put the indexes of all ledgers of a group, a few at a time, in order; costs two listings of the bucket besides.
+def publish_all(store: RawStore, made: Sequence[UnindexedLedger]) -> list[WrittenLedger]:
+    """Put the indexes of all ledgers of a group, a few at a time, in order; after an error none of them is there.
 
-    ``require_free`` is called after each of these, and raises if ledgers of other layouts have one of the ids.
-
-    Raises
-    ------
-    LedgerExistsError
-        Somebody else has written a ledger of one of these ids, before or meanwhile. Two groups that are published at the same time may
-        both get this.
-    StaleObjectError
-        Somebody has removed one of the ledgers just after it was published.
-    LedgerfsError
-        An index could not be put. After these three, none of the ledgers is there, and none of their data objects.
-    UncertainWriteError
-        The ledgers that it names could not be removed again.
-
+    Raises `UncertainWriteError` for those that could not be removed again.
     """
     try:
-        _require_free(store, group, made)
-        require_free()
-        written = list(ordered_map(lambda one: publish(store, one), made, _THREADS, "ledgerfs-index"))
-        # Another group may have been published at the same time: the one that sees the other gives way.
-        _require_all(made, _require_free(store, group, made))
-        require_free()
+        return list(ordered_map(lambda one: publish(store, one), made, _THREADS, "ledgerfs-index"))
     except BaseException as error:
         take_back(store, [one.ledger.key for one in made], error)
         raise
-    return written
 
 
 def remove_all(store: RawStore, group: LedgerGroup, kept: Collection[str] = ()) -> None:
@@ -115,35 +85,6 @@ def remove_all(store: RawStore, group: LedgerGroup, kept: Collection[str] = ()) 
     errors = [*_end_uploads(store, group), *_delete_objects(store, group, kept)]
     if errors:
         raise errors[0]
-
-
-def _require_free(store: RawStore, group: LedgerGroup, made: Sequence[UnindexedLedger]) -> set[str]:
-    """Return the keys of the group's objects in a listing; raises `LedgerExistsError` if another index has one of the ids."""
-    ids = {one.ledger.key.ledger_id for one in made}
-    ours: set[str] = set()
-    for page in store.list_pages():
-        for stat in page:
-            key = parse_ledger_key(stat.key)
-            if stat.key.startswith(group.key_prefix):
-                ours.add(stat.key)
-                continue
-            if key is None or not key.is_index or key.ledger_id not in ids:
-                continue
-            raise LedgerExistsError(
-                f"somebody else has written ledger {key.ledger_id} meanwhile; ids are unique in a cluster, and none of the "
-                f"{len(ids)} ledgers is written: write them again",
-                key=stat.key,
-            )
-    return ours
-
-
-def _require_all(made: Sequence[UnindexedLedger], there: Collection[str]) -> None:
-    """Raise `StaleObjectError` if an object of one of the ledgers is not there."""
-    for one in made:
-        for key in (one.ledger.key.index_key, one.ledger.key.data_key):
-            if key not in there:
-                reason = f"somebody has removed it meanwhile, and none of the {len(made)} ledgers is written: write them again"
-                raise StaleObjectError(reason, key=key)
 
 
 def _end_uploads(store: RawStore, group: LedgerGroup) -> Iterator[LedgerfsError]:

@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING, Any
 from ledgerfs.cache.object_window import ObjectWindow, Parts, open_parts
 from ledgerfs.cache.read_ahead import cut_parts
 from ledgerfs.catalog.ledger_ref import LedgerRef
-from ledgerfs.catalog.reader import Cuts, Glance, LedgerReader, OnDamage, Origin, Stream
+from ledgerfs.catalog.reader import Cuts, Glance, OnDamage, Origin
 from ledgerfs.display import names_shown
 from ledgerfs.errors import CorruptIndexError, CorruptLedgerError, EntryRangeError, LedgerfsError, StaleObjectError
 from ledgerfs.formats.ledger_metadata import LedgerMetadata
 from ledgerfs.formats.pulsar_blob.index import OffloadIndex, parse_index
 from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
 from ledgerfs.layouts.described import describe_metadata, describe_object, describe_ref
-from ledgerfs.layouts.object_stream import leads_to, stream_objects
-from ledgerfs.layouts.pulsar_blob.block_map import BlockMap, block_ends
+from ledgerfs.layouts.object_stream import ObjectLedgerReader, leads_to, replaced
+from ledgerfs.layouts.pulsar_blob.block_map import BlockMap, PaddingProof, block_ends
 from ledgerfs.layouts.pulsar_blob.entries_file import EntriesFile
 from ledgerfs.layouts.pulsar_blob.entry_places import NEAR, Anchor, EntryPlaces
-from ledgerfs.layouts.pulsar_blob.padding_proof import PaddingProof
 from ledgerfs.storage.object_store import KeepingStore
 from ledgerfs.storage.objects import ObjectHead, ReadRequest
 from ledgerfs.storage.single_flight import SingleFlight
@@ -39,46 +38,33 @@ _KEPT = 8 << 20
 
 
 _FOR_OTHER_ROOMS = frozenset(
-    {"batches_of", "block_map", "expect", "is_mapped", "object_ranges", "places", "plan", "read_records", "request", "store"}
+    {"batches_of", "block_map", "data", "expect", "index_request", "is_mapped", "object_ranges", "places", "plan"}
+    | {"read_records", "request", "require_range", "store"}
 )  # fmt: skip
 """Names that are not part of the public API."""
 
 
-class PulsarLedgerReader(LedgerReader):
+class PulsarLedgerReader(ObjectLedgerReader):
     """`LedgerReader` of one data and index object. Safe in threads and after a fork: its state is only replaced whole."""
 
-    __slots__ = ("_block_map", "_index", "_maps", "_places", "ref", "store")
+    __slots__ = ("_block_map", "_index", "_maps", "_places")
 
     def __init__(self, store: KeepingStore, ref: LedgerRef) -> None:
-        self.ref = ref
-        self.store = store
+        super().__init__(store, ref)
         self._index: OffloadIndex | None = None
         self._block_map: BlockMap | None = None
         self._maps: SingleFlight[BlockMap] = SingleFlight()
         self._places: EntryPlaces | None = None
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return (type(self), (self.store, self.ref))
-
     def __dir__(self) -> list[str]:
         return list(names_shown(self, _FOR_OTHER_ROOMS))
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether the store is remote."""
-        return self.store.is_remote
-
-    @property
-    def stream(self) -> Stream:
-        """`stream_objects`, as for all ledgers in objects."""
-        return stream_objects
 
     @property
     def index(self) -> OffloadIndex:
         """The parsed index object; one GET on first use."""
         index = self._index
         if index is None:
-            data = self.store.read(self._index_request)
+            data = self.store.read(self.index_request)
             try:
                 index = parse_index(data, key=self.ref.object("index").key)
                 self._require_known(index)
@@ -93,14 +79,14 @@ class PulsarLedgerReader(LedgerReader):
         """The offsets of its entries."""
         places = self._places
         if places is None:
-            places = EntryPlaces(self.index, self.ref.object("data").key, self.ref.object("data").size)
+            places = EntryPlaces(self.index, self.data.key, self.data.size)
             self._places = places
         return places
 
     def expect(self) -> None:
         """Begin to read the index if the store is remote: it will be needed soon."""
         if self._index is None and self.store.is_remote and self.ref.object("index").version:
-            self.store.start(self._index_request)
+            self.store.start(self.index_request)
 
     def plan(self, first: int, last: int, *, is_known: bool = False) -> "Iterator[ReadRequest]":
         """Return the reads that `batches` needs for the entries ``first`` to ``last``, if these are many; caches do not keep them.
@@ -110,44 +96,31 @@ class PulsarLedgerReader(LedgerReader):
         start = self.places.before(first)
         return self._parts_from(start, last, is_known=is_known)
 
-    def batches(self, first: int, last: int, on_damage: OnDamage | None = None) -> "Iterator[EntryBatch]":
-        """Yield the same entries as `read`, a window at a time (up to 8 MiB, more only for a larger entry).
+    def batches_of(
+        self, parts: Parts | None, first: int, last: int, on_damage: OnDamage | None = None
+    ) -> "Iterator[EntryBatch]":
+        """Yield entries from the parts of `plan`, a window at a time (up to 8 MiB, more only for a larger entry).
 
         With ``on_damage``, which is called with the damage, the rest of a damaged block is left out.
         """
-        return self._batches(None, first, last, on_damage)
-
-    def batches_of(
-        self, parts: Parts, first: int, last: int, on_damage: OnDamage | None = None
-    ) -> "Iterator[EntryBatch]":
-        """Yield the same entries as `batches`, from the parts of `plan`; other ledgers' parts may come before and after them."""
-        return self._batches(parts, first, last, on_damage)
-
-    def _batches(
-        self, parts: Parts | None, first: int, last: int, on_damage: OnDamage | None
-    ) -> "Iterator[EntryBatch]":
-        if not 0 <= first <= last <= self.last_entry:
-            raise EntryRangeError(
-                f"entries {first} to {last} asked for; the ledger has 0 to {self.last_entry}",
-                key=self.ref.object("data").key,
-            )
+        self.require_range(first, last)
         is_single = parts is None and (last - first + 1) * self.records_size <= NEAR * self.ref.entries
         start = self.places.before(first)
-        if parts is not None and leads_to(parts, self.ref.object("data").key, start.offset):
-            window = ObjectWindow(parts, self.ref.object("data").key, start.offset)
+        if parts is not None and leads_to(parts, self.data.key, start.offset):
+            window = ObjectWindow(parts, self.data.key, start.offset)
             yield from self._walk(window, start, first, last, on_damage, is_single=False)
             window.finish()
         else:
             if parts is not None:
                 # Planned before something was learned or forgotten; the parts after it are of use to the next ledger.
-                ObjectWindow(parts, self.ref.object("data").key, 0).finish()
+                ObjectWindow(parts, self.data.key, 0).finish()
             opened = (
                 self._open_few(start, first, last)
                 if is_single
                 else open_parts(self.store, self._parts_from(start, last))
             )
             with opened as own:
-                window = ObjectWindow(own, self.ref.object("data").key, start.offset)
+                window = ObjectWindow(own, self.data.key, start.offset)
                 yield from self._walk(window, start, first, last, on_damage, is_single=is_single)
 
     def cuts(self) -> Cuts:
@@ -164,13 +137,7 @@ class PulsarLedgerReader(LedgerReader):
         (block,) = self.places.blocks_of(entry, entry)
         start = self.places.start_of(block).offset
         end = min(start + size + RECORD_HEADER_BYTES, self._end_of(block))
-        return front_of(
-            self.store.read(self.request(start, end)) if end > start else b"", entry, self.ref.object("data").key, start
-        )
-
-    def reread(self) -> None:
-        """Forget what caches keep of the data object."""
-        self.store.forget(self.ref.object("data"))
+        return front_of(self.store.read(self.request(start, end)) if end > start else b"", entry, self.data.key, start)
 
     def metadata(self) -> LedgerMetadata:
         """Return the ledger's metadata, which the index holds."""
@@ -201,7 +168,7 @@ class PulsarLedgerReader(LedgerReader):
         """Return the ranges of the data object that are bytes ``start`` to ``end`` of the ``.entries`` file; raises as `read_records`."""
         if not 0 <= start <= end <= self.records_size:
             raise EntryRangeError(
-                f"bytes {start} to {end} asked for; the file has {self.records_size}", key=self.ref.object("data").key
+                f"bytes {start} to {end} asked for; the file has {self.records_size}", key=self.data.key
             )
         return self.block_map.ranges(start, end)
 
@@ -221,17 +188,8 @@ class PulsarLedgerReader(LedgerReader):
 
     def describe(self) -> dict[str, Any]:
         """Return index, ledger metadata, blocks and object metadata."""
-        heads = [self.store.head(stat.key) for stat in (self.ref.object("data"), self.ref.object("index"))]
+        heads = [self.store.head(stat.key) for stat in (self.data, self.ref.object("index"))]
         return _described(self.ref, self.index, *heads)
-
-    def request(self, start: int, end: int, *, is_kept: bool = True) -> ReadRequest:
-        """Return a request for bytes of the data object, in the version that the catalog saw."""
-        return ReadRequest(self.ref.object("data").key, start, end, self.ref.object("data").version, is_kept)
-
-    @property
-    def _index_request(self) -> ReadRequest:
-        stat = self.ref.object("index")
-        return ReadRequest(stat.key, 0, stat.size, stat.version)
 
     def _parts_from(self, start: Anchor, last: int, *, is_known: bool = False) -> "Iterator[ReadRequest]":
         for part in cut_parts(start.offset, self.places.after(last).offset, is_known=is_known):
@@ -286,15 +244,13 @@ class PulsarLedgerReader(LedgerReader):
         unproved = None
         try:
             window.skip_to(start.offset)
-            for stretch in walk_records(
-                window, start.entry, last, self.places.end_of(block), self.ref.object("data").key
-            ):
+            for stretch in walk_records(window, start.entry, last, self.places.end_of(block), self.data.key):
                 self.places.learn(stretch, is_single=is_single)
                 unproved = start
                 yield stretch
         except CorruptLedgerError:
             self.places.forget()
-            self.store.forget(self.ref.object("data"))
+            self.store.forget(self.data)
         else:
             return
         yield from self._stretches_again(block, last, unproved)
@@ -303,7 +259,7 @@ class PulsarLedgerReader(LedgerReader):
         """Yield a block's entries from its beginning on; raises `StaleObjectError` if the entry ``unproved`` is at another offset."""
         from ledgerfs.layouts.pulsar_blob.record_walk import walk_records
 
-        key, start = self.ref.object("data").key, self.places.start_of(block)
+        key, start = self.data.key, self.places.start_of(block)
         if unproved == start:
             unproved = None
         with open_parts(self.store, self._parts_from(start, last)) as parts:
@@ -332,7 +288,7 @@ class PulsarLedgerReader(LedgerReader):
         found = (metadata.last_entry, metadata.length, index.data_length, len(index.blocks))
         if found != (ref.last_entry, ref.length, ref.expected, ref.cuts):
             if not self.store.is_current(ref.object("index")):
-                raise _replaced(ref.object("index").key)
+                raise replaced(ref.object("index").key)
             raise CorruptIndexError(
                 "the index tells other sizes than when it was read for the catalog",
                 key=ref.object("index").key,
@@ -340,54 +296,50 @@ class PulsarLedgerReader(LedgerReader):
             )
 
     def _require_plausible(self) -> None:
-        index, size = self.index, self.ref.object("data").size
+        index, size = self.index, self.data.size
         if not index.is_plausible or size < index.data_length:
             raise self._damage(
                 CorruptLedgerError(
                     f"index and object contradict each other: {index.data_length} bytes by the index, {size} in the store, "
                     f"{index.metadata.records_size} of records expected; `ledgerfs verify` tells which entries are left, "
                     "`read(first, last)` reads them",
-                    key=self.ref.object("data").key,
+                    key=self.data.key,
                     offset=min(index.data_length, size),
                 )
             )
 
     def _paddings(self) -> list[int]:
-        """Return the exact padding of each block, bytes, proved as in `ledgerfs.layouts.pulsar_blob.padding_proof`."""
+        """Return the exact padding of each block, bytes, proved as in `ledgerfs.layouts.pulsar_blob.block_map`."""
         self._require_plausible()
         proof = PaddingProof(
             self.index,
-            self.ref.object("data").key,
+            self.data.key,
             lambda start, end: self.store.read(self.request(start, end)),
             self._end_of_records,
         )
         try:
             return proof.paddings()
         except CorruptLedgerError as error:
-            self.store.forget(self.ref.object("data"))
+            self.store.forget(self.data)
             raise self._damage(error) from error
 
     def _end_of_records(self, block: int) -> int:
         """Walk all records of a block; return the offset at which the last one ends."""
         start, last = self.places.start_of(block), self.places.last_entry_of(block)
         with open_parts(self.store, self._parts_from(start, last)) as parts:
-            window = ObjectWindow(parts, self.ref.object("data").key, start.offset)
+            window = ObjectWindow(parts, self.data.key, start.offset)
             (stretch,) = deque(self._stretches(window, block, start, last, is_single=False), maxlen=1)
         return stretch.end
 
     def _damage(self, error: CorruptLedgerError) -> LedgerfsError:
         """Return the error for bytes that contradict each other; without reads by version they may be of another object."""
-        stat = self.ref.object("data")
+        stat = self.data
         if not self.store.is_current(stat):
-            return _replaced(stat.key)
+            return replaced(stat.key)
         # The index may be wrong, which only the records show.
         self._index = self._places = self._block_map = None
         self.store.forget(self.ref.object("index"))
         return CorruptLedgerError(error.reason, key=stat.key, offset=error.offset)
-
-
-def _replaced(key: str) -> StaleObjectError:
-    return StaleObjectError("the object was replaced; open it again", key=key)
 
 
 def _misplaced(key: str, anchor: Anchor) -> StaleObjectError:

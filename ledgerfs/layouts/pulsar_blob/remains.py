@@ -1,22 +1,25 @@
-"""Remains of offloads that are not whole: data objects without an index, and indexes that cannot be read.
+"""Remains of offloads that are not whole, and the ledgers that are missing by them: data objects without an index, unreadable indexes.
 
-`verify` and repairs name the kinds of what they find alike (``docs/operating/verify.md``, ``docs/operating/repair.md``).
+`verify` and repairs name the kinds of these alike (``docs/operating/verify.md``, ``docs/operating/repair.md``).
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from ledgerfs.catalog.remains import Unreadable
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.catalog_rows import agree, is_sound
+from ledgerfs.catalog.missing_ledgers import UNKNOWN, GapKind, is_young
+from ledgerfs.catalog.remains import Remains, Unreadable
 from ledgerfs.errors import LedgerfsError, ObjectNotFoundError
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
+from ledgerfs.formats.uuid_halves import uuid_halves
 from ledgerfs.layouts.pulsar_blob.columns import NUMBER, ORPHAN
 
 if TYPE_CHECKING:
-    from ledgerfs.catalog.catalog import Catalog
     from ledgerfs.catalog.catalog_rows import Table
 
 DATA_WITHOUT_INDEX = "data-without-index"
@@ -50,7 +53,7 @@ class BadIndex:
 
 
 @dataclass(frozen=True, slots=True)
-class BlobRemains:
+class BlobRemains(Remains):
     """What is in a bucket besides ledgers (`ledgerfs.catalog.remains.Remains`).
 
     Attributes
@@ -77,11 +80,6 @@ class BlobRemains:
     def is_lasting(self) -> bool:
         """False with bad indexes and refused objects: the next listing finds them again."""
         return not (self.bad_indexes or self.refused)
-
-    @property
-    def topics(self) -> frozenset[int]:
-        """None: what has no entries is no ledger here."""
-        return frozenset()
 
     def renamed(self, new_row: npt.NDArray[np.int32]) -> "BlobRemains":
         """Return the same with other rows of names: ``new_row`` of each old one."""
@@ -125,3 +123,86 @@ def remains_of(catalog: "Catalog") -> BlobRemains:
     """Return this layout's remains in a catalog."""
     found = catalog.remains.get(NUMBER)
     return BlobRemains() if found is None else cast("BlobRemains", found)
+
+
+class SameIds:
+    """These ledgers, by their ids; of every layout."""
+
+    __slots__ = ("_by_id", "_ledgers")
+
+    def __init__(self, catalog: Catalog) -> None:
+        ledgers, self._ledgers = catalog.ledgers, catalog.ledgers
+        left = np.array(list(remains_of(catalog).ledger_ids()), np.int64)
+        ids = np.concatenate([catalog.lost["ledger_id"], left])
+        self._by_id: dict[int, list[int]] = {}
+        for row in np.flatnonzero(np.isin(ledgers["ledger_id"], ids)).tolist() if ids.size else []:
+            self._by_id.setdefault(int(ledgers["ledger_id"][row]), []).append(row)
+
+    @property
+    def ids(self) -> list[int]:
+        """The ids that there are ledgers of."""
+        return list(self._by_id)
+
+    def of_topic(self, ledger_id: int, name: int) -> np.void | None:
+        """Return the copy of a ledger that is read; None where there is none."""
+        rows = (self._ledgers[row] for row in self._by_id.get(ledger_id, ()))
+        return next((row for row in rows if row["name"] == name and row["copy"] == 0), None)
+
+    def sound(self, ledger_id: int) -> Iterator[np.void]:
+        """Yield the complete ledgers of this id, of whatever topic."""
+        rows = (self._ledgers[row] for row in self._by_id.get(ledger_id, ()))
+        return (row for row in rows if is_sound(row))
+
+
+_GROUP_SHIFT = np.uint64(16)
+"""Shifts a uuid's upper half to its first 48 bits, which all ledgers of one job share."""
+
+Row = tuple[Any, ...]
+
+
+def find_gaps(catalog: Catalog, now_ms: int) -> Iterator[Row]:
+    """Yield the missing ledgers; ``now_ms`` is the time of the listing, ms since 1970 UTC."""
+    near = SameIds(catalog)
+    yield from _lost(catalog, near)
+    yield from _without_readable_index(catalog, near)
+    yield from _orphans(catalog, near, now_ms)
+
+
+def _lost(catalog: Catalog, near: SameIds) -> Iterator[Row]:
+    for lost in catalog.lost[catalog.lost["layout"] == NUMBER]:
+        name, ledger_id = int(lost["name"]), int(lost["ledger_id"])
+        if catalog.names[name] is None:
+            if any(agree(copy, lost) for copy in near.sound(ledger_id)):
+                continue
+            name, copy = UNKNOWN, None
+        else:
+            copy = near.of_topic(ledger_id, name)
+        if copy is None or not agree(copy, lost):
+            told = tuple(int(lost[column]) for column in ("last_entry", "length", "created_ms", "changed_ms"))
+            yield (*_key(lost), name, 0, NUMBER, GapKind.DATA_LOST, copy is not None, *told)
+
+
+def _without_readable_index(catalog: Catalog, near: SameIds) -> Iterator[Row]:
+    for bad in remains_of(catalog).bad_indexes:
+        # An index that is not found was deleted since the listing, with its ledger: the index is deleted first.
+        if not (bad.has_copy or isinstance(bad.error, ObjectNotFoundError)):
+            ledger_id, name = bad.key.ledger_id, catalog.row_of(bad.managed_ledger)
+            key, is_beside = (*uuid_halves(bad.key.uuid), ledger_id), near.of_topic(ledger_id, name) is not None
+            yield (*key, name, 0, NUMBER, GapKind.INDEX_UNREADABLE, is_beside, UNKNOWN, UNKNOWN, 0, 0)
+
+
+def _orphans(catalog: Catalog, near: SameIds, now_ms: int) -> Iterator[Row]:
+    orphans = remains_of(catalog).orphans
+    are_young = is_young(orphans["modified_ms"], now_ms)
+    published = np.concatenate([catalog.ledgers["uuid_high"], catalog.lost["uuid_high"]]) >> _GROUP_SHIFT
+    is_unpublished = orphans["is_of_job"] & ~np.isin(orphans["uuid_high"] >> _GROUP_SHIFT, published)
+    for orphan, is_being_written in zip(orphans, are_young | is_unpublished, strict=True):
+        if not orphan["has_copy"]:
+            kind = GapKind.BEING_WRITTEN if is_being_written else GapKind.INDEX_LOST
+            ledger_id, name = int(orphan["ledger_id"]), max(int(orphan["name"]), UNKNOWN)
+            is_beside = near.of_topic(ledger_id, name) is not None
+            yield (*_key(orphan), name, 0, NUMBER, kind, is_beside, UNKNOWN, UNKNOWN, 0, int(orphan["modified_ms"]))
+
+
+def _key(row: np.void) -> tuple[int, int, int]:
+    return int(row["uuid_high"]), int(row["uuid_low"]), int(row["ledger_id"])

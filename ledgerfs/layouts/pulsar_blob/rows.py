@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ledgerfs.catalog.catalog_rows import version_of
 from ledgerfs.catalog.missing_ledgers import GapKind
 from ledgerfs.catalog.remains import Kept, Remains
 from ledgerfs.formats.pulsar_blob.object_names import INDEX_SUFFIX, LedgerKey
@@ -28,10 +29,10 @@ def objects_of(
     data_ms, index_size, data_version, index_version, _, _ = OWN_STRUCT.unpack_from(own)
     stored, changed_ms = row[12], row[16]
     return (
-        ("data", ObjectStat(data_key, stored, data_ms, data_version.rstrip(b"\0").decode())),
+        ("data", ObjectStat(data_key, stored, data_ms, version_of(data_version))),
         (
             "index",
-            ObjectStat(f"{data_key}{INDEX_SUFFIX}", index_size, changed_ms, index_version.rstrip(b"\0").decode()),
+            ObjectStat(f"{data_key}{INDEX_SUFFIX}", index_size, changed_ms, version_of(index_version)),
         ),
     )
 

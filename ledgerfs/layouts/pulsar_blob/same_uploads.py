@@ -14,9 +14,8 @@ from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.missing_ledgers import UNKNOWN
 from ledgerfs.errors import LedgerfsError, StoreUnreachableError
 from ledgerfs.layouts.pulsar_blob.columns import NUMBER, key_of, own_of
-from ledgerfs.layouts.pulsar_blob.remains import BadIndex, BlobRemains, refused_data, remains_of
-from ledgerfs.layouts.pulsar_blob.same_ids import SameIds
-from ledgerfs.layouts.pulsar_blob.topics_in_user_metadata import told_of
+from ledgerfs.layouts.pulsar_blob.remains import BadIndex, BlobRemains, SameIds, refused_data, remains_of
+from ledgerfs.layouts.pulsar_blob.unpaired_objects import topic_of_object
 from ledgerfs.storage.failures import is_refusal
 from ledgerfs.storage.object_store import ObjectStore
 from ledgerfs.storage.objects import ReadRequest
@@ -85,7 +84,7 @@ class _Copies:
     def of_bad_index(self, bad: BadIndex) -> bool:
         """Return whether the data object of an unreadable index has a copy."""
         ledger_id = bad.key.ledger_id
-        stat = told_of(self.store, bad.key.data_key).stat if self._of_id(ledger_id) else None
+        stat = topic_of_object(self.store, bad.key.data_key).stat if self._of_id(ledger_id) else None
         if stat is None:
             return False
         near = self._as_large(ledger_id, self.catalog.row_of(bad.managed_ledger), stat.size)

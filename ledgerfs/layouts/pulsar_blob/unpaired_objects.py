@@ -5,8 +5,8 @@ metadata names the topic of a data object whose index is lost or unreadable. The
 is asked twice.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,8 @@ from ledgerfs.catalog.catalog_rows import LEDGER, Table
 from ledgerfs.catalog.layout import Progress
 from ledgerfs.catalog.missing_ledgers import UNKNOWN
 from ledgerfs.catalog.remains import Unreadable
-from ledgerfs.errors import ObjectNotFoundError
+from ledgerfs.errors import LedgerfsError, NotFoundError, ObjectNotFoundError, StoreUnreachableError
+from ledgerfs.formats.pulsar_blob.user_metadata import group_of, parse_user_metadata
 from ledgerfs.formats.uuid_halves import uuid_halves
 from ledgerfs.layouts.pulsar_blob.columns import (
     NUMBER,
@@ -29,16 +30,80 @@ from ledgerfs.layouts.pulsar_blob.columns import (
     own_of,
 )
 from ledgerfs.layouts.pulsar_blob.remains import BadIndex, refused_data, remains_of
-from ledgerfs.layouts.pulsar_blob.topics_in_user_metadata import Told, all_told, told_of
 from ledgerfs.storage.object_store import ObjectStore
+from ledgerfs.storage.objects import ObjectStat
 from ledgerfs.storage.ordered_map import ordered_map
+
+_THREADS = 16
+_TOLD_EVERY = 256
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectTopic:
+    """The answer about one object.
+
+    Attributes
+    ----------
+    managed_ledger
+        Named by its user metadata; None if that names none.
+    stat
+        The object as it is now; None if it is gone.
+    is_kept
+        Whether the store keeps user metadata at all.
+    is_of_job
+        Whether a job wrote it together with others, which all become ledgers or none (`ledger_group`).
+    error
+        Why there was no answer; None if there was one.
+
+    """
+
+    managed_ledger: str | None = None
+    stat: ObjectStat | None = None
+    is_kept: bool = True
+    is_of_job: bool = False
+    error: LedgerfsError | None = None
+
+
+_KEEPS_NONE = ObjectTopic(is_kept=False)
+
+
+def topic_of_object(store: ObjectStore, key: str) -> ObjectTopic:
+    """Ask for one object; raises only `StoreUnreachableError`."""
+    try:
+        head = store.head(key)
+    except NotFoundError:
+        return ObjectTopic()
+    except StoreUnreachableError:
+        raise
+    except LedgerfsError as error:
+        return ObjectTopic(error=error)
+    if head.metadata is None:
+        return ObjectTopic(stat=head.stat, is_kept=False)
+    told = parse_user_metadata(head.metadata).managed_ledger
+    return ObjectTopic(told, head.stat, is_of_job=group_of(head.metadata) is not None)
+
+
+def topics_of_objects(
+    store: ObjectStore, keys: Sequence[str], progress: Progress | None = None
+) -> Iterator[ObjectTopic]:
+    """Yield the answer about each object, in order; a store that keeps no user metadata is asked once."""
+    first = topic_of_object(store, keys[0]) if keys else _KEEPS_NONE
+    if not first.is_kept:
+        yield from [_KEEPS_NONE] * len(keys)
+        return
+    yield first
+    for done, told in enumerate(
+        ordered_map(lambda key: topic_of_object(store, key), keys[1:], _THREADS, "ledgerfs-head"), 2
+    ):
+        if progress is not None and (done % _TOLD_EVERY == 0 or done == len(keys)):
+            progress("asking for topics", done, len(keys))
+        yield told
+
 
 RowOf = Callable[[str | None], int]
 """Returns the row of a managed ledger's name; a new name gets a row."""
 
 Versions = npt.NDArray[np.bytes_]
-
-_THREADS = 16
 
 
 def without_false_losses(
@@ -52,11 +117,11 @@ def without_false_losses(
     lost = np.flatnonzero(ledgers["stored"] < 0)
     lost = lost[~_is_known(ledgers[lost], own_of(ledgers)["index_version"][lost], old, own_of(old)["index_version"])]
 
-    def look(row: int) -> tuple[Told, bool]:
+    def look(row: int) -> tuple[ObjectTopic, bool]:
         key = key_of(ledgers[row])
-        data = told_of(store, key.data_key)
+        data = topic_of_object(store, key.data_key)
         is_there = data.stat is not None or data.error is not None
-        return data, not is_there and _is_gone(told_of(store, key.index_key))
+        return data, not is_there and _is_gone(topic_of_object(store, key.index_key))
 
     is_deleted = np.zeros(ledgers.size, bool)
     for row, (data, is_deleted[row]) in zip(
@@ -83,7 +148,7 @@ def _known_losses(previous: Catalog) -> Table:
     return known
 
 
-def told_orphans(
+def named_orphans(
     store: ObjectStore,
     listed: Table,
     previous: Catalog | None,
@@ -105,7 +170,7 @@ def told_orphans(
     unknown = np.flatnonzero(orphans["name"] == UNASKED)
     keys = [key.data_key for key in keys_of(orphans[unknown])]
     is_gone = np.zeros(orphans.size, bool)
-    for row, told in zip(unknown.tolist(), all_told(store, keys, progress), strict=True):
+    for row, told in zip(unknown.tolist(), topics_of_objects(store, keys, progress), strict=True):
         is_gone[row] = _is_gone(told)
         orphans["is_of_job"][row] = told.is_of_job
         if told.managed_ledger is not None:
@@ -117,12 +182,12 @@ def told_orphans(
     return orphans[~is_gone]
 
 
-def told_bad_indexes(store: ObjectStore, bad: Sequence[BadIndex], row_of: RowOf) -> list[BadIndex]:
+def named_bad_indexes(store: ObjectStore, bad: Sequence[BadIndex], row_of: RowOf) -> list[BadIndex]:
     """Return the same with the topics that the user metadata of index or data object names."""
     asked = [one for one in bad if not isinstance(one.error, ObjectNotFoundError)]
-    told = [one.managed_ledger for one in all_told(store, [one.key.index_key for one in asked])]
+    told = [one.managed_ledger for one in topics_of_objects(store, [one.key.index_key for one in asked])]
     nameless = [place for place, name in enumerate(told) if name is None]
-    by_data = all_told(store, [asked[place].key.data_key for place in nameless])
+    by_data = topics_of_objects(store, [asked[place].key.data_key for place in nameless])
     for place, one in zip(nameless, by_data, strict=True):
         told[place] = one.managed_ledger
     names = {one.key: name for one, name in zip(asked, told, strict=True)}
@@ -152,5 +217,5 @@ def _is_known(rows: Table, versions: Versions, old: Table, old_versions: Version
     return is_same & (matches >= 0)
 
 
-def _is_gone(told: Told) -> bool:
+def _is_gone(told: ObjectTopic) -> bool:
     return told.stat is None and told.error is None and told.is_kept

@@ -17,7 +17,6 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 
 import pyarrow as pa
@@ -29,14 +28,15 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.partitioned_names import require_own_name
 from ledgerfs.errors import InvalidRowsError, LedgerfsError, RefusedLedgerError, UnsupportedWriteError
-from ledgerfs.layouts.pulsar_blob.ledger_group import LedgerGroup, publish_all, remove_all
+from ledgerfs.layouts.pulsar_blob.ledger_group import LedgerGroup, remove_all
 from ledgerfs.layouts.pulsar_blob.new_ledger import NewLedger, made_up_user_metadata, require_block_size
 from ledgerfs.layouts.pulsar_blob.writer import UnindexedLedger
 from ledgerfs.messages.encode.input_columns import InputColumns
 from ledgerfs.messages.encode.values.typed_rows import TypedRows
 from ledgerfs.spark.source.struct_types import arrow_schema
 from ledgerfs.spark.source.write_options import WriteOptions, write_options
-from ledgerfs.writing.claims import Claim, TakenIds, refused
+from ledgerfs.writing.admission import publish_together
+from ledgerfs.writing.claims import Claim, IfExists, TakenIds, refused
 from ledgerfs.writing.ledger_rows import MessageRows, write_rows
 from ledgerfs.writing.own_ids import new_own_id
 from ledgerfs.writing.schemas_of_rows import SchemaOfRows
@@ -98,14 +98,14 @@ def open_sink(
     require_block_size(wanted.block_size, bucket.raw_store.writes.smallest_part)
     catalog = bucket.list_to_write()
     numbered = replace(wanted, ledger_id=_first_id(catalog, wanted))
-    return LedgerSink(numbered, LedgerGroup.new(), _schema_of_rows(bucket, catalog, wanted, columns))
+    return LedgerSink(numbered, LedgerGroup.new(), _schema_of_rows(bucket, wanted, columns))
 
 
-def _schema_of_rows(bucket: Bucket, catalog: Catalog, wanted: WriteOptions, columns: pa.Schema) -> SchemaOfRows | None:
+def _schema_of_rows(bucket: Bucket, wanted: WriteOptions, columns: pa.Schema) -> SchemaOfRows | None:
     """Return the schema that all tasks write by; raises as `SchemaOfRows.of`, and `InvalidRowsError` for columns that it does not take."""
     if wanted.schema is None:
         return None
-    found = SchemaOfRows.of(bucket, catalog, wanted.managed_ledger, wanted.schema, wanted.schema_version)
+    found = SchemaOfRows.of(bucket, wanted.managed_ledger, wanted.schema, wanted.schema_version)
     InputColumns(TypedRows.of(columns, found.schema, found.version).schema)
     return found
 
@@ -144,7 +144,7 @@ class LedgerSink(DataSourceArrowWriter):
         return MessageRows(typed.schema, typed.all_messages(batches))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Make the partitions ledgers, all or none, and remove the objects of failed attempts. Raises as `publish_all`.
+        """Make the partitions ledgers, all or none, and remove the objects of failed attempts. Raises as `publish_together`.
 
         A schema that they are written by is saved before; raises as `SchemaOfRows.save`.
         """
@@ -155,9 +155,7 @@ class LedgerSink(DataSourceArrowWriter):
             if self._schema is not None:
                 times = (one.ledger.metadata.created_ms for one in written)
                 self._schema.save(bucket, min((one for one in times if one is not None), default=None))
-            require_free = partial(_require_free, bucket, self._wanted.managed_ledger, written)
-            publish_all(bucket.raw_store, self._group, written, require_free)
-            bucket.expire()
+            publish_together(bucket, self._wanted.managed_ledger, IfExists.FAIL, written)
         has_failed = any(one.attempt for one in told)
         try:
             self._sweep(frozenset(one.data.key for one in written), twice=has_failed)
@@ -187,31 +185,16 @@ class LedgerSink(DataSourceArrowWriter):
 def _first_id(catalog: Catalog, wanted: WriteOptions) -> int:
     """Return the id of the first ledger, by a new catalog: this process may have listed the bucket for another job.
 
-    The ids of the others, and whether they are free, are only known when all rows are written (`publish_all`).
+    The ids of the others, and whether they are free, are only known when all rows are written (`publish_together`).
     """
     require_own_name(catalog, wanted.managed_ledger)
     if wanted.ledger_id is None:
         return new_own_id([catalog], [wanted.managed_ledger])
     claim = Claim(wanted.managed_ledger, wanted.ledger_id)
-    rival = TakenIds(catalog).rival(claim)
-    if rival is not None:
-        raise refused(claim, rival)
+    conflict = TakenIds(catalog).conflict(claim)
+    if conflict is not None:
+        raise refused(claim, conflict)
     return wanted.ledger_id
-
-
-def _require_free(bucket: Bucket, managed_ledger: str, written: Sequence[UnindexedLedger]) -> None:
-    """Raise `LedgerExistsError` if another ledger than ours, in whatever layout, has one of the ids.
-
-    Raises `InvalidNameError` if ours hide partitions.
-    """
-    taken = TakenIds(bucket.list_to_write())
-    require_own_name(taken.catalog, managed_ledger, {one.ledger.key.uuid for one in written})
-    for one in written:
-        key = one.ledger.key
-        claim = Claim(managed_ledger, key.ledger_id)
-        rival = taken.rival(claim, key.uuid)
-        if rival is not None:
-            raise refused(claim, rival)
 
 
 def _task() -> tuple[int, int]:

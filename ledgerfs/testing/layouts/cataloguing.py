@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import time
 from dataclasses import replace
 
 from ledgerfs.catalog.catalog import Catalog
@@ -141,12 +142,13 @@ class CataloguingTests:
             open_ledger=whole.reader,
             managed_ledger=None,
             ledgers=None,
-            older_than_s=0.0,
+            older_than_ms=0,
+            now_ms=int(time.time() * 1000),
             metadata=False,
             progress=None,
         )
         assert list(whole.layout.repairs(request)) == []
-        assert list(whole.layout.repairs(replace(request, ledgers=[]))) == []
+        assert list(whole.layout.repairs(replace(request, ledgers=frozenset()))) == []
 
 
 def refs_of(catalog: Catalog) -> list[LedgerRef]:

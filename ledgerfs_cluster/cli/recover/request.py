@@ -15,7 +15,7 @@ from ledgerfs_cluster.cli.cluster.source import cluster_at
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
-    from ledgerfs.schemas.schema_store import SchemaStore
+    from ledgerfs.schemas.saved_schemas import SchemaStore
     from ledgerfs_cluster.offload.offload_driver import OffloadDriver
     from ledgerfs_cluster.recovery.checking.pulsar_service import PulsarService
     from ledgerfs_cluster.recovery.new_cluster import NewCluster

@@ -34,7 +34,7 @@ from ledgerfs.errors import (
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.formats.schemas.schema_versions import last_word
 from ledgerfs.formats.topic_names import parse_managed_ledger_name, topic_of
-from ledgerfs.schemas.schema_store import SchemaStore
+from ledgerfs.schemas.saved_schemas import SchemaStore
 from ledgerfs_cluster.errors import AdminApiUnreachableError
 from ledgerfs_cluster.formats.stored_schema import (
     StoredVersion,

@@ -16,7 +16,7 @@ from ledgerfs.errors import LedgerfsError, UnplacedLedgersWarning
 from ledgerfs.formats.mapfile.header import RecordCompression
 from ledgerfs.formats.mapfile.index import parse_index
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs.layouts.mapfile import loading, positions
+from ledgerfs.layouts.mapfile import loading
 from ledgerfs.storage.objects import ReadRequest
 from ledgerfs.verification import verify
 from tests.support.ledgers import CREATED_MS
@@ -92,7 +92,7 @@ def kinds_of(report: Report) -> dict[int | None, set[str]]:
 @pytest.fixture(params=["near", "far"])
 def tail(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the start of the data be among the last bytes that are read at most, or only a few markers; let there be many cuts."""
-    monkeypatch.setattr(positions, "APART", 9000)
+    monkeypatch.setattr(loading, "APART", 9000)
     if request.param == "far":
         monkeypatch.setattr(loading, "TAIL_BYTES", 6000)
 

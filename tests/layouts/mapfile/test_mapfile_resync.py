@@ -12,7 +12,7 @@ from ledgerfs.catalog.findings import Finding
 from ledgerfs.catalog.reader import LedgerReader
 from ledgerfs.errors import CorruptLedgerError
 from ledgerfs.formats.mapfile.header import RecordCompression
-from ledgerfs.layouts.mapfile import resync
+from ledgerfs.layouts.mapfile import key_walk
 from ledgerfs.verification import verify
 from tests.support.mapfile_buckets import MadeMapFile, mapfile, messages, put_file, put_mapfiles
 from tests.support.mapfiles import SYNC, MapFileWriter
@@ -162,7 +162,7 @@ def test_values_that_look_like_markers(tmp_path: Path, monkeypatch: pytest.Monke
         damaged[where : where + 16] = bytes(16)
     bucket = put(tmp_path, made, bytes(damaged), index=False)
     for most in (5000, 1000):
-        monkeypatch.setattr(resync, "_MOST_MARKERS", most)
+        monkeypatch.setattr(key_walk, "_MOST_MARKERS", most)
         found, lost = read_past(reader_of(bucket))
         assert lost[0][0] == 200
         assert sorted([*found, *(i for low, high in lost for i in range(low, high + 1))]) == list(range(len(entries)))

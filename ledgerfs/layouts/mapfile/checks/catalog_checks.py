@@ -5,16 +5,28 @@ from collections.abc import Iterator
 import numpy as np
 
 from ledgerfs.catalog.catalog import Catalog
-from ledgerfs.catalog.catalog_findings import severity_of
+from ledgerfs.catalog.catalog_findings import about, severity_of, severity_of_copy
 from ledgerfs.catalog.catalog_rows import is_sound
 from ledgerfs.catalog.findings import Finding, Severity
-from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.catalog.missing_ledgers import UNKNOWN
 from ledgerfs.errors import UnsupportedFormatError
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.layouts.mapfile.columns import NUMBER, IndexState, own_of
-from ledgerfs.layouts.mapfile.gaps import has_copy
-from ledgerfs.layouts.mapfile.remains import PartialLedger, remains_of
+from ledgerfs.layouts.mapfile.remains import PartialLedger, has_copy, remains_of
+
+_INDEX_STATES = {
+    IndexState.MISSING: (
+        Severity.DAMAGE, "no-index", "data", "no index is beside the data: ledgerfs reads it through, a broker cannot open the ledger"
+    ),
+    IndexState.WRONG: (
+        Severity.DAMAGE, "wrong-index", "index",
+        "the index cannot be read, or contradicts the data: ledgerfs reads the data through, a broker may find no entries",
+    ),
+    IndexState.UNREAD: (
+        Severity.UNCHECKED, "unreadable-object", "index", "the index may not be read, or the store failed: ledgerfs reads the data through"
+    ),
+}  # fmt: skip
+"""{state: severity, kind and object of its finding, and the message}."""
 
 
 def check_catalog(catalog: Catalog) -> Iterator[Finding]:
@@ -26,20 +38,11 @@ def check_catalog(catalog: Catalog) -> Iterator[Finding]:
     for row in np.flatnonzero(is_own & ~is_sound(ledgers)).tolist():
         ref = catalog.ref(row)
         message = f"the data does not end with entry {ref.last_entry}, the last one by the metadata: it was never finished, or is damaged"
-        yield _about(ref, _severity_of_copy(catalog, ref), "missing-entries", message, ref.stored)
+        yield about(ref, severity_of_copy(catalog, ref), "missing-entries", message, ref.stored)
     states = own_of(ledgers)["index_state"]
-    for row in np.flatnonzero(is_own & (states == IndexState.MISSING)).tolist():
-        message = "no index is beside the data: ledgerfs reads it through, a broker cannot open the ledger"
-        yield _about(catalog.ref(row), Severity.DAMAGE, "no-index", message)
-    for row in np.flatnonzero(is_own & (states == IndexState.WRONG)).tolist():
-        ref = catalog.ref(row)
-        message = "the index cannot be read, or contradicts the data: ledgerfs reads the data through, a broker may find no entries"
-        yield Finding(Severity.DAMAGE, "wrong-index", message, ref.object("index").key, None, ref.ledger_id, ref.topic)
-    for row in np.flatnonzero(is_own & (states == IndexState.UNREAD)).tolist():
-        ref = catalog.ref(row)
-        message = "the index may not be read, or the store failed: ledgerfs reads the data through"
-        stat = ref.object("index")
-        yield Finding(Severity.UNCHECKED, "unreadable-object", message, stat.key, None, ref.ledger_id, ref.topic)
+    for state, (severity, kind, role, message) in _INDEX_STATES.items():
+        for row in np.flatnonzero(is_own & (states == state)).tolist():
+            yield about(catalog.ref(row), severity, kind, message, role=role)
 
 
 def _partial(catalog: Catalog, partial: PartialLedger) -> Finding:
@@ -60,13 +63,3 @@ def _partial(catalog: Catalog, partial: PartialLedger) -> Finding:
         message += "; the bucket has another ledger of this id, which is not known to be the same one"
     topic = None if partial.managed_ledgers == (None,) else topic_of(partial.managed_ledgers[-1])
     return Finding(severity, kind, message, partial.key, partial.error.offset, ledger_id, topic)
-
-
-def _severity_of_copy(catalog: Catalog, ref: LedgerRef) -> Severity:
-    """Return how bad damage to a copy is: a remark where a complete one is read instead."""
-    is_read = ref.copy == 0 or not catalog.copies_of(ref.managed_ledger, ref.ledger_id)[0].is_sound
-    return Severity.DAMAGE if is_read else Severity.REMARK
-
-
-def _about(ref: LedgerRef, severity: Severity, kind: str, message: str, offset: int | None = None) -> Finding:
-    return Finding(severity, kind, message, ref.key, offset, ref.ledger_id, ref.topic)

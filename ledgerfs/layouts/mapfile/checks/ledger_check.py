@@ -1,85 +1,58 @@
 """Every byte of one ledger: records, keys, checksums of entries, totals, and whether the index leads to what it names."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from hashlib import blake2b
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ledgerfs.cache.object_window import ObjectWindow, open_parts
 from ledgerfs.cache.read_ahead import cut_parts
-from ledgerfs.catalog.catalog_findings import severity_of
 from ledgerfs.catalog.findings import Finding, Severity
 from ledgerfs.catalog.ledger_ref import LedgerRef
-from ledgerfs.catalog.reader import OnRead
 from ledgerfs.errors import (
     AccessDeniedError,
     CorruptIndexError,
     CorruptLedgerError,
-    LedgerfsError,
+    CorruptObjectError,
     ObjectNotFoundError,
-    StaleObjectError,
-    StoreUnreachableError,
     UnsupportedFormatError,
 )
-from ledgerfs.formats.ledger_metadata import LedgerState
 from ledgerfs.formats.mapfile.blocks import SYNC_ESCAPE
+from ledgerfs.formats.mapfile.chunk_checksums import (
+    ChunkChecksums,
+    checksum_key,
+    parse_chunk_checksums,
+    size_of_checksums,
+)
 from ledgerfs.formats.mapfile.first_record import METADATA_KEY
 from ledgerfs.formats.mapfile.header import SYNC_BYTES, RecordCompression
 from ledgerfs.formats.mapfile.index import MapFileIndex
-from ledgerfs.layouts.checksum_findings import ChecksumFindings
-from ledgerfs.layouts.mapfile.checks.chunk_check import check_chunks
+from ledgerfs.layouts.checksum_findings import ObjectLedgerCheck
 from ledgerfs.layouts.mapfile.key_walk import START, KeyPlace, KeyStretch, walk_keys
 from ledgerfs.layouts.mapfile.reader import MapFileReader
-from ledgerfs.storage.objects import ReadRequest
+from ledgerfs.storage.object_store import ObjectStore
+from ledgerfs.storage.objects import ObjectStat, ReadRequest
 
 if TYPE_CHECKING:
-    from ledgerfs.layouts.mapfile.resync import Resync
+    from ledgerfs.layouts.mapfile.key_walk import Resync
 
 _MARKER = len(SYNC_ESCAPE) + SYNC_BYTES
 
 
 @dataclass(slots=True)
-class MapFileCheck:
-    """The check of one ledger: run it, then read what it found (`ledgerfs.catalog.layout.LedgerCheck`)."""
+class MapFileCheck(ObjectLedgerCheck[MapFileReader]):
+    """The check of one ledger."""
 
-    ledger: MapFileReader
-    on_bytes: OnRead
-    entries: int = 0
-    length: int = 0
-    bytes: int = 0
-    findings: list[Finding] = field(default_factory=list)
-    digest: blake2b | None = None
-    schema_versions: set[int] = field(default_factory=set)
-    _checksums: ChecksumFindings = field(default_factory=ChecksumFindings)
     _next: int = METADATA_KEY
     _at: int = 0
     _index: MapFileIndex | None = None
 
-    @property
-    def ref(self) -> LedgerRef:
-        """The ledger."""
-        return self.ledger.ref
-
-    def run(self) -> "MapFileCheck":
-        """Check everything; an object that cannot be read is a finding, a store that cannot be reached raises."""
-        try:
-            self._index = self._read_index()
-            self._check_data()
-            self._check_totals()
-            self.findings += check_chunks(self.ledger.store, self.ref)
-        except StoreUnreachableError:
-            raise
-        except ObjectNotFoundError as error:
-            self._find(
-                Severity.REMARK, "deleted-meanwhile", "the ledger was deleted since the bucket was listed", error
-            )
-        except StaleObjectError as error:
-            self._find(Severity.REMARK, "replaced-meanwhile", error.reason, error)
-        except LedgerfsError as error:
-            self._find(severity_of(error), "unreadable-object", error.reason, error)
-        return self
+    def _check(self) -> None:
+        self._index = self._read_index()
+        self._check_data()
+        self._check_totals(self.ledger.metadata())
+        self.findings += check_chunks(self.ledger.store, self.ref)
 
     def _read_index(self) -> MapFileIndex | None:
         """Return the index; None for one that cannot be used, which the catalog has told."""
@@ -90,7 +63,7 @@ class MapFileCheck:
         except (CorruptIndexError, UnsupportedFormatError):
             return None
         except AccessDeniedError as error:
-            self._find(Severity.UNCHECKED, "unreadable-object", error.reason, error)
+            self._find(Severity.UNCHECKED, "unreadable-object", error.reason, error.key)
             return None
 
     def _check_data(self) -> None:
@@ -114,7 +87,7 @@ class MapFileCheck:
         first, last = max(0, self._next), self.ref.last_entry
         if resync is not None and first <= last:
             message = f"{resync.error.reason}; entries {first} to {last} cannot be reached"
-            self._find(Severity.DAMAGE, "damaged-records", message, resync.error)
+            self._damage("damaged-records", message, resync.error.offset, resync.error.key)
         elif resync is not None:
             self._trailing(resync.error.reason, resync.error.offset)
         elif first > last + 1:
@@ -125,7 +98,7 @@ class MapFileCheck:
 
     def _trailing(self, what: str, offset: int | None) -> None:
         message = f"{what}, after the last entry by the metadata, {self.ref.last_entry}, where Pulsar writes nothing"
-        self._about(Severity.DAMAGE, "trailing-records", message, offset)
+        self._damage("trailing-records", message, offset)
 
     def _walk(self, place: KeyPlace) -> Iterator[KeyStretch]:
         """Yield the stretches from a place on."""
@@ -141,7 +114,7 @@ class MapFileCheck:
         first = max(0, self._next)
         lost = f"entries {first} to {behind - 1} are lost" if first < behind else "no entry is lost"
         message = f"{error.reason}; {lost}, with the bytes {self._at} to {at - 1}"
-        self._find(Severity.DAMAGE, "damaged-records", message, error)
+        self._damage("damaged-records", message, error.offset, error.key)
         self._at, self._next = at, behind
 
     def _check_stretch(self, stretch: KeyStretch) -> None:
@@ -156,16 +129,9 @@ class MapFileCheck:
             self.bytes = position
 
     def _check_entries(self, stretch: KeyStretch) -> None:
-        batch = stretch.batch
-        if not len(batch):
-            return
-        self.entries += len(batch)
-        self.length += int(batch.lengths.sum())
-        if self.digest is not None:
-            self.digest.update(batch.records())
-        self.schema_versions |= self._checksums.named_versions(batch)
-        for _, kind, message in self._checksums.check(batch):
-            self._about(Severity.DAMAGE, kind, message)
+        if len(stretch.batch):
+            for _, kind, message in self._check_batch(stretch.batch):
+                self._damage(kind, message)
 
     def _check_positions(self, stretch: KeyStretch) -> None:
         """Compare the index with where keys stand: each of its positions is that of its key's block, or record, with the marker before it.
@@ -185,28 +151,80 @@ class MapFileCheck:
             return
         wrong = int(np.argmin(is_right))
         message = f"the index leads to byte {positions[wrong]} of the data for key {keys[wrong]}, which stands at {stands[wrong]}"
-        key = self.ref.object("index").key
-        self.findings.append(
-            Finding(Severity.DAMAGE, "wrong-index", message, key, None, self.ref.ledger_id, self.ref.topic)
-        )
+        self._damage("wrong-index", message, key=self.ref.object("index").key)
         self._index = None
 
-    def _check_totals(self) -> None:
-        metadata = self.ledger.metadata()
-        for severity, kind, message in self._checksums.summary(self.entries):
-            self._about(severity, kind, message)
-        is_complete = not any(finding.kind == "damaged-records" for finding in self.findings)
-        if is_complete and self.length != metadata.length:
-            message = f"the entries have {self.length} bytes, the metadata says {metadata.length}"
-            self._about(Severity.DAMAGE, "wrong-length", message)
-        if metadata.state != LedgerState.CLOSED:
-            message = f"the ledger was offloaded in state {metadata.state}, not closed"
-            self._about(Severity.REMARK, "not-closed", message)
 
-    def _find(self, severity: Severity, kind: str, message: str, error: LedgerfsError) -> None:
-        ref = self.ref
-        self.findings.append(Finding(severity, kind, message, error.key, error.offset, ref.ledger_id, ref.topic))
+_LOOKED_AT = 1 << 20
+_MOST_NAMED = 20
 
-    def _about(self, severity: Severity, kind: str, message: str, offset: int | None = None) -> None:
-        ref = self.ref
-        self.findings.append(Finding(severity, kind, message, ref.key, offset, ref.ledger_id, ref.topic))
+
+def check_chunks(store: ObjectStore, ref: LedgerRef) -> Iterator[Finding]:
+    """Yield where the objects of a ledger differ from their checksums; of one without, nothing is said. Raises what reading them does."""
+    whose = ref.ledger_id, ref.topic
+    for _, stat in ref.objects:
+        try:
+            checksums = _checksums_of(store, stat)
+        except CorruptObjectError as error:
+            message = f"{error.reason}: it is not used"
+            yield Finding(Severity.REMARK, "odd-checksum-file", message, checksum_key(stat.key), None, *whose)
+            continue
+        except AccessDeniedError as error:
+            yield Finding(Severity.UNCHECKED, "unreadable-object", error.reason, checksum_key(stat.key), None, *whose)
+            continue
+        if checksums is not None:
+            yield from _wrong(store, ref, stat, checksums)
+
+
+def _checksums_of(store: ObjectStore, stat: ObjectStat) -> ChunkChecksums | None:
+    """Return the checksums of an object; None where there are none."""
+    key = checksum_key(stat.key)
+    try:
+        found = store.head(key).stat
+        if found.size > size_of_checksums(stat.size, 1):
+            raise CorruptObjectError(f"{found.size} bytes of checksums for {stat.size} bytes", key=key)
+        data = store.read(ReadRequest(key, 0, found.size, found.version, False))
+    except ObjectNotFoundError:
+        return None
+    return parse_chunk_checksums(data, file_size=stat.size, key=key)
+
+
+def _wrong(store: ObjectStore, ref: LedgerRef, stat: ObjectStat, checksums: ChunkChecksums) -> Iterator[Finding]:
+    """Yield the places that differ, chunks that stand side by side as one."""
+    size, runs = checksums.chunk_bytes, 0
+    for first, behind in _runs(_wrong_chunks(store, stat, checksums)):
+        runs += 1
+        if runs <= _MOST_NAMED:
+            end = min(behind * size, stat.size)
+            message = (
+                f"bytes {first * size} to {end - 1} are not those of Hadoop's checksums in {checksum_key(stat.key)}"
+            )
+            yield Finding(Severity.DAMAGE, "chunk-mismatch", message, stat.key, first * size, ref.ledger_id, ref.topic)
+    if runs > _MOST_NAMED:
+        message = f"{runs} places in all are not those of Hadoop's checksums; the first {_MOST_NAMED} are named"
+        yield Finding(Severity.DAMAGE, "chunk-mismatch", message, stat.key, None, ref.ledger_id, ref.topic)
+
+
+def _wrong_chunks(store: ObjectStore, stat: ObjectStat, checksums: ChunkChecksums) -> Iterator[int]:
+    plan = (ReadRequest(stat.key, *part, stat.version, False) for part in cut_parts(0, stat.size, is_known=True))
+    size = checksums.chunk_bytes
+    with open_parts(store, plan) as parts:
+        window = ObjectWindow(parts, stat.key, 0)
+        while window.position < stat.size:
+            is_filled = window.fill(max(size, _LOOKED_AT))
+            whole = len(window.buffer) // size * size if is_filled else len(window.buffer)
+            yield from checksums.wrong_chunks(window.buffer[:whole], window.position // size)
+            window.consume(whole)
+
+
+def _runs(chunks: Iterator[int]) -> Iterator[tuple[int, int]]:
+    """Yield numbers that follow by one as (first, behind the last)."""
+    first = behind = -1
+    for chunk in chunks:
+        if chunk != behind:
+            if behind >= 0:
+                yield first, behind
+            first = chunk
+        behind = chunk + 1
+    if behind >= 0:
+        yield first, behind

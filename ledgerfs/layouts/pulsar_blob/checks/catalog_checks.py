@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from ledgerfs.catalog.catalog import Catalog
-from ledgerfs.catalog.catalog_findings import other_keys, severity_of
+from ledgerfs.catalog.catalog_findings import about, other_keys, severity_of, severity_of_copy
 from ledgerfs.catalog.catalog_rows import agree, is_sound
 from ledgerfs.catalog.findings import Finding, Severity
 from ledgerfs.catalog.ledger_ref import LedgerRef
@@ -40,10 +40,11 @@ def check_catalog(catalog: Catalog, open_ledger: OpenBlob) -> Iterator[Finding]:
     is_own = ledgers["layout"] == NUMBER
     for row in np.flatnonzero(~is_sound(ledgers) & is_own):
         ref = catalog.ref(int(row))
-        yield _guarded(open_ledger, ref, partial(_contradiction, severity=_severity_of_copy(catalog, ref)))
+        yield _guarded(open_ledger, ref, partial(_contradiction, severity=severity_of_copy(catalog, ref)))
     for row in np.flatnonzero(own_of(ledgers)["odd_index"] & is_own):
         yield _guarded(open_ledger, catalog.ref(int(row)), _oddity)
-    yield from _other_keys(catalog)
+    for kind, what in sorted(_OTHER_KEYS.items()):
+        yield from other_keys(catalog, kind, what)
 
 
 def _guarded(open_ledger: OpenBlob, ref: LedgerRef, check: Callable[[PulsarLedgerReader], Finding]) -> Finding:
@@ -55,7 +56,7 @@ def _guarded(open_ledger: OpenBlob, ref: LedgerRef, check: Callable[[PulsarLedge
     except LedgerfsError as error:
         severity = severity_of(error)
         kind = "deleted-meanwhile" if severity is Severity.REMARK else "unreadable-object"
-        return _about(ref, severity, kind, error.reason, error.offset, index=True)
+        return about(ref, severity, kind, error.reason, error.offset, role="index")
 
 
 def _unpaired(catalog: Catalog) -> Iterator[Finding]:
@@ -94,13 +95,7 @@ def _judged(message: str, *, has_copy: bool) -> tuple[str, Severity]:
 
 
 def _oddity(ledger: PulsarLedgerReader) -> Finding:
-    return _about(ledger.ref, Severity.DAMAGE, "odd-index", str(ledger.index.oddity), 4, index=True)
-
-
-def _severity_of_copy(catalog: Catalog, ref: LedgerRef) -> Severity:
-    """Return the severity of damage to a copy: a remark where another, complete one is read instead."""
-    is_read = ref.copy == 0 or not catalog.copies_of(ref.managed_ledger, ref.ledger_id)[0].is_sound
-    return Severity.DAMAGE if is_read else Severity.REMARK
+    return about(ledger.ref, Severity.DAMAGE, "odd-index", str(ledger.index.oddity), 4, role="index")
 
 
 def _contradiction(ledger: PulsarLedgerReader, *, severity: Severity) -> Finding:
@@ -112,35 +107,23 @@ def _contradiction(ledger: PulsarLedgerReader, *, severity: Severity) -> Finding
         ledger.store.head(ref.object("data").key)
     if size < ref.expected:
         message = f"the object has {size} bytes, its index says {ref.expected}: the end is missing"
-        return _about(ref, severity, "short-object", message, size)
+        return about(ref, severity, "short-object", message, size)
     index = ledger.index
     if index.is_plausible:
         message = f"the object has {size} bytes, its index says {ref.expected}: something was appended"
-        return _about(ref, severity, "long-object", message, ref.expected)
+        return about(ref, severity, "long-object", message, ref.expected)
     last = index.blocks[-1]
     if last.offset + index.header_length > index.data_length:
         message = (
             f"truncated offload that Pulsar reports as successful: entries {last.first_entry} to {ref.last_entry} are missing; "
             "an entry did not fit a block. Offload the ledger again with larger blocks while BookKeeper still has it"
         )
-        return _about(ref, severity, "truncated-offload", message, last.offset)
+        return about(ref, severity, "truncated-offload", message, last.offset)
     message = (
         f"the index claims {ref.entries} entries of {ref.length} bytes, "
         f"which {len(index.blocks)} blocks in {ref.expected} bytes do not make"
     )
-    return _about(ref, severity, "impossible-index", message, None, index=True)
-
-
-def _about(
-    ref: LedgerRef, severity: Severity, kind: str, message: str, offset: int | None = None, *, index: bool = False
-) -> Finding:
-    key = ref.object("index").key if index else ref.object("data").key
-    return Finding(severity, kind, message, key, offset, ref.ledger_id, ref.topic)
-
-
-def _other_keys(catalog: Catalog) -> Iterator[Finding]:
-    for kind, what in sorted(_OTHER_KEYS.items()):
-        yield from other_keys(catalog, kind, what)
+    return about(ref, severity, "impossible-index", message, None, role="index")
 
 
 def metadata_remark(catalog: Catalog, store: ObjectStore) -> list[Finding]:

@@ -1,23 +1,13 @@
 """Checks of every byte of one ledger: block headers, records, checksums, padding, and the user metadata of its two objects."""
 
-from dataclasses import dataclass, field
-from hashlib import blake2b
-
 from ledgerfs.cache.object_window import ObjectWindow, open_parts
 from ledgerfs.cache.read_ahead import cut_parts
-from ledgerfs.catalog.catalog_findings import severity_of
-from ledgerfs.catalog.findings import Finding, Severity
-from ledgerfs.catalog.ledger_ref import LedgerRef
-from ledgerfs.catalog.reader import OnRead
+from ledgerfs.catalog.findings import Severity
 from ledgerfs.errors import (
     CorruptLedgerError,
-    LedgerfsError,
     ObjectNotFoundError,
-    StaleObjectError,
-    StoreUnreachableError,
     UnsupportedFormatError,
 )
-from ledgerfs.formats.ledger_metadata import LedgerState
 from ledgerfs.formats.pulsar_blob.block import (
     BLOCK_HEADER_BYTES,
     MIN_HEADER_BYTES,
@@ -27,82 +17,28 @@ from ledgerfs.formats.pulsar_blob.block import (
 from ledgerfs.formats.pulsar_blob.index import OffloadIndex
 from ledgerfs.formats.pulsar_blob.user_metadata import parse_user_metadata
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs.layouts.checksum_findings import ChecksumFindings
+from ledgerfs.layouts.checksum_findings import ObjectLedgerCheck
 from ledgerfs.layouts.pulsar_blob.block_map import block_ends
 from ledgerfs.layouts.pulsar_blob.reader import PulsarLedgerReader
 from ledgerfs.layouts.pulsar_blob.record_walk import RecordStretch, walk_records
 from ledgerfs.storage.objects import ReadRequest
 
-_ENTRIES_LOST = frozenset({"missing-entries", "damaged-records"})
 
+class PulsarLedgerCheck(ObjectLedgerCheck[PulsarLedgerReader]):
+    """The check of one ledger, and of the user metadata of its two objects."""
 
-@dataclass(slots=True)
-class PulsarLedgerCheck:
-    """The check of one ledger: run it, then read what it found.
+    __slots__ = ()
 
-    Attributes
-    ----------
-    entries, length
-        Entries found, and their bytes.
-    bytes
-        Bytes of the data object that were read.
-    findings
-        In the order of the object.
-    digest
-        Of all records, if one is given: copies with other blocks have the same.
-    schema_versions
-        Which its messages name.
-
-    """
-
-    ledger: PulsarLedgerReader
-    on_bytes: OnRead
-    entries: int = 0
-    length: int = 0
-    bytes: int = 0
-    findings: list[Finding] = field(default_factory=list)
-    digest: blake2b | None = None
-    schema_versions: set[int] = field(default_factory=set)
-    _checksums: ChecksumFindings = field(default_factory=ChecksumFindings)
-
-    @property
-    def ref(self) -> LedgerRef:
-        """The ledger."""
-        return self.ledger.ref
-
-    def run(self) -> "PulsarLedgerCheck":
-        """Check everything. An object that cannot be read is a finding; raises `StoreUnreachableError`."""
-        try:
-            self._check_metadata()
-            self._check_data(self.ledger.index)
-        except StoreUnreachableError:
-            raise
-        except ObjectNotFoundError as error:
-            self._missing(error)
-        except LedgerfsError as error:
-            severity = severity_of(error)
-            kind = "replaced-meanwhile" if isinstance(error, StaleObjectError) else "unreadable-object"
-            self._find(
-                Severity.REMARK if kind != "unreadable-object" else severity,
-                kind,
-                error.reason,
-                error.key,
-                error.offset,
-            )
-        return self
+    def _check(self) -> None:
+        self._check_metadata()
+        self._check_data(self.ledger.index)
 
     def _missing(self, error: ObjectNotFoundError) -> None:
         """Find a ledger deleted since the listing, or lost data if the index is still there."""
         try:
-            self.ledger.store.head(self.ledger.ref.object("index").key)
+            self.ledger.store.head(self.ref.object("index").key)
         except ObjectNotFoundError:
-            self._find(
-                Severity.REMARK,
-                "deleted-meanwhile",
-                "the ledger was deleted since the bucket was listed",
-                error.key,
-                None,
-            )
+            ObjectLedgerCheck._missing(self, error)  # noqa: SLF001  (slots keep `super` from working)
         else:
             self._damage("unreadable-object", error.reason, error.offset, error.key)
 
@@ -117,7 +53,8 @@ class PulsarLedgerCheck:
                 self._check_block(window, index, block, min(end, size))
                 self.bytes += window.position - before
                 self.on_bytes(window.position - before)
-        self._check_totals(index)
+        self._check_totals(index.metadata)
+        self._check_parts(index)
 
     def _check_block(self, window: ObjectWindow, index: OffloadIndex, block: int, end: int) -> None:
         start = index.blocks[block]
@@ -167,14 +104,8 @@ class PulsarLedgerCheck:
                 )
 
     def _check_entries(self, stretch: RecordStretch) -> None:
-        batch = stretch.batch
-        self.entries += len(batch)
-        self.length += int(batch.lengths.sum())
-        if self.digest is not None:
-            self.digest.update(batch.records())
-        self.schema_versions |= self._checksums.named_versions(batch)
-        for row, kind, message in self._checksums.check(batch):
-            self._damage(kind, message, stretch.position + int(batch.offsets[row]))
+        for row, kind, message in self._check_batch(stretch.batch):
+            self._damage(kind, message, stretch.position + int(stretch.batch.offsets[row]))
 
     def _check_padding(self, window: ObjectWindow, end: int) -> None:
         # The padding's pattern has a period of 4, so pieces of a multiple of 4 bytes are compared one by one.
@@ -189,22 +120,11 @@ class PulsarLedgerCheck:
                 return
             window.consume(piece)
 
-    def _check_totals(self, index: OffloadIndex) -> None:
-        metadata = index.metadata
-        for severity, kind, message in self._checksums.summary(self.entries):
-            self._find(severity, kind, message, None, None)
-        # Entries that cannot be reached are findings already; no others can be missing.
-        is_complete = not any(finding.kind in _ENTRIES_LOST for finding in self.findings)
-        if is_complete and self.length != metadata.length:
-            message = f"the entries have {self.length} bytes, the metadata says {metadata.length}"
-            self._damage("wrong-length", message)
+    def _check_parts(self, index: OffloadIndex) -> None:
         parts = [block.part for block in index.blocks]
         if parts != list(range(1, len(parts) + 1)):
             message = f"the parts of the upload are numbered {parts[0]} … {parts[-1]}, not from 1 on by one"
-            self._find(Severity.REMARK, "odd-parts", message, self.ledger.ref.object("index").key, None)
-        if metadata.state != LedgerState.CLOSED:
-            message = f"the ledger was offloaded in state {metadata.state}, not closed"
-            self._find(Severity.REMARK, "not-closed", message, None, None)
+            self._find(Severity.REMARK, "odd-parts", message, self.ref.object("index").key)
 
     def _check_metadata(self) -> None:
         """Ask for the user metadata of both objects, where the store keeps any."""
@@ -219,12 +139,3 @@ class PulsarLedgerCheck:
             if name and told.managed_ledger and topic_of(told.managed_ledger) != topic_of(name):
                 message = f"user metadata says that this object is of {told.managed_ledger}, the index says {name}"
                 self._damage("contradicting-metadata", message, key=stat.key)
-
-    def _damage(self, kind: str, message: str, offset: int | None = None, key: str | None = None) -> None:
-        self._find(Severity.DAMAGE, kind, message, key, offset)
-
-    def _find(self, severity: Severity, kind: str, message: str, key: str | None, offset: int | None) -> None:
-        ref = self.ledger.ref
-        self.findings.append(
-            Finding(severity, kind, message, key or ref.object("data").key, offset, ref.ledger_id, ref.topic)
-        )

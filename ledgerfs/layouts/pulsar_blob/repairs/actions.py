@@ -13,7 +13,7 @@ from ledgerfs.catalog.partitioned_names import require_own_name
 from ledgerfs.errors import LedgerfsError, ObjectExistsError, ObjectNotFoundError, StaleObjectError, StoreError
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.layouts.pulsar_blob.new_ledger import completed_user_metadata
-from ledgerfs.layouts.pulsar_blob.repairs.claimants import claimants
+from ledgerfs.layouts.pulsar_blob.repairs.survey import claimants
 from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.object_writes import UnfinishedUpload
 from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest

@@ -4,14 +4,16 @@ Each block's header tells where the next one begins, and entry ids follow each o
 (``docs/formats/pulsar-blob.md``). Nothing is skipped: a byte that Pulsar would not have written ends the walk.
 """
 
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from ledgerfs.cache.object_window import ObjectWindow, open_parts
 from ledgerfs.cache.read_ahead import cut_parts
-from ledgerfs.errors import CorruptLedgerError
+from ledgerfs.errors import CorruptLedgerError, CorruptMetadataError
+from ledgerfs.formats.ledger_metadata import LedgerMetadata, parse_ledger_metadata
 from ledgerfs.formats.pulsar_blob.block import (
     BLOCK_HEADER_BYTES,
     MIN_HEADER_BYTES,
@@ -19,10 +21,10 @@ from ledgerfs.formats.pulsar_blob.block import (
     first_wrong_padding,
     parse_block_header,
 )
-from ledgerfs.formats.pulsar_blob.index import IndexedBlock
+from ledgerfs.formats.pulsar_blob.index import IndexedBlock, OffloadIndex, build_index, parse_index
 from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
 from ledgerfs.formats.records import EntryBatch, ScanStop, scan_records
-from ledgerfs.layouts.pulsar_blob.new_ledger import LARGEST_BLOCK_SIZE
+from ledgerfs.layouts.pulsar_blob.new_ledger import LARGEST_BLOCK_SIZE, SMALLEST_BLOCK_SIZE, made_up_metadata, of_topic
 from ledgerfs.layouts.pulsar_blob.record_walk import STRETCH
 from ledgerfs.messages.decode.entry_checksum import EntryState, check_entries
 from ledgerfs.storage.object_store import ObjectStore
@@ -146,3 +148,52 @@ class DataWalk:
 
     def _damage(self, reason: str, window: ObjectWindow, offset: int | None = None) -> CorruptLedgerError:
         return CorruptLedgerError(reason, key=self.stat.key, offset=window.position if offset is None else offset)
+
+
+_PARTS = re.compile(r'"?[0-9a-f]{32}-([0-9]{1,5})"?\Z', re.ASCII)
+_METADATA_AT = 32
+
+
+def why_not_whole(walk: DataWalk) -> str | None:
+    """Return why an object that was walked to its end may lack entries of its ledger; None if it has all of them, as far as it tells.
+
+    The last block of a ledger is as short as its records, and after a full block another one begins. So an object that ends with a full
+    block may have been cut there, unless the store says that it was uploaded in just so many parts.
+    """
+    if walk.is_cut_off:
+        return (
+            f"it ends with a block without entries: those from {walk.entries} on did not fit a block and were never written; "
+            "offload the ledger again with larger blocks while BookKeeper still has it"
+        )
+    if walk.last_size < (walk.block_size if len(walk.blocks) > 1 else SMALLEST_BLOCK_SIZE):
+        return None
+    is_round = walk.last_size % 1024 == 0 or walk.last_size % 1000 == 0
+    if (len(walk.blocks) == 1 and not is_round) or parts_of(walk.stat) == len(walk.blocks):
+        return None
+    return "its last block is full to the last byte, so it is not known whether others followed"
+
+
+def parts_of(stat: ObjectStat) -> int | None:
+    """Return in how many parts an object was uploaded, by its ETag; Pulsar sends one block as one part."""
+    match = _PARTS.match(stat.version)
+    return None if match is None else int(match[1])
+
+
+def rebuilt_index(walk: DataWalk, managed_ledger: str, told: LedgerMetadata | None = None) -> bytes:
+    """Return the index object of a data object that was walked to its end, with BookKeeper's metadata if an old index still has it."""
+    metadata = of_topic(made_up_metadata(managed_ledger) if told is None else told, managed_ledger)
+    metadata = replace(metadata, length=walk.length, last_entry=walk.entries - 1)
+    content = build_index(OffloadIndex(walk.stat.size, BLOCK_HEADER_BYTES, metadata, tuple(walk.blocks)))
+    parse_index(content, key=walk.stat.key)
+    return content
+
+
+def metadata_left_in(damaged: bytes) -> LedgerMetadata | None:
+    """Return the ledger metadata of an index that cannot be parsed as a whole; None if that is damaged as well."""
+    length = int.from_bytes(damaged[28:_METADATA_AT], "big")
+    if not 0 < length <= len(damaged) - _METADATA_AT:
+        return None
+    try:
+        return parse_ledger_metadata(damaged[_METADATA_AT : _METADATA_AT + length])
+    except CorruptMetadataError:
+        return None

@@ -15,10 +15,14 @@ from ledgerfs.layouts.pulsar_blob.remains import (
     UNREADABLE_INDEX,
     remains_of,
 )
-from ledgerfs.layouts.pulsar_blob.repairs.leftovers import look_at_part, look_at_uploads, part_names
-from ledgerfs.layouts.pulsar_blob.repairs.lost_data import look_at_lost
+from ledgerfs.layouts.pulsar_blob.repairs.leftovers import (
+    look_at_lost,
+    look_at_metadata,
+    look_at_part,
+    look_at_uploads,
+    part_names,
+)
 from ledgerfs.layouts.pulsar_blob.repairs.survey import Survey
-from ledgerfs.layouts.pulsar_blob.repairs.user_metadata import look_at_metadata
 from ledgerfs.storage.ordered_map import ordered_map
 
 _PART_THREADS = 16
@@ -42,9 +46,8 @@ def _unpaired(survey: Survey) -> Iterator[Repair]:
     bad = [one for one in remains_of(catalog).bad_indexes if survey.is_meant(one.key.ledger_id)]
     if orphans or bad:
         # These import numba, which is not needed if no object lacks its partner.
-        from ledgerfs.layouts.pulsar_blob.repairs.bad_indexes import look_at_bad_index
-        from ledgerfs.layouts.pulsar_blob.repairs.orphans import look_at_orphan
-        from ledgerfs.layouts.pulsar_blob.repairs.rivals import one_of_each
+        from ledgerfs.layouts.pulsar_blob.repairs.orphans import look_at_bad_index, look_at_orphan
+        from ledgerfs.layouts.pulsar_blob.repairs.same_bytes import one_of_each
 
         found: list[Repair] = []
         for done, key in enumerate(orphans, 1):

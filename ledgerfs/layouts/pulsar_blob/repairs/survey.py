@@ -1,75 +1,39 @@
 """What all parts of a plan work from: the bucket as it was just listed, the user's options, and the time."""
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
 from ledgerfs.catalog.catalog import Catalog
-from ledgerfs.catalog.layout import OpenLedger, Progress, RepairRequest
+from ledgerfs.catalog.layout import RepairRequest
 from ledgerfs.catalog.ledger_ref import LedgerRef
-from ledgerfs.errors import StaleObjectError
+from ledgerfs.catalog.remains import Unreadable
+from ledgerfs.errors import CorruptObjectError, StaleObjectError
+from ledgerfs.layouts.pulsar_blob.columns import NUMBER
 from ledgerfs.layouts.pulsar_blob.ledger_group import LedgerGroup
 from ledgerfs.layouts.pulsar_blob.remains import remains_of
-from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.objects import ObjectStat
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class Survey(RepairRequest):
     """A bucket that is to be repaired.
 
     Attributes
     ----------
-    store
-        Where its objects are, without a cache.
-    list_all
-        Lists the bucket once more, in every layout.
-    layouts
-        Numbers of the layouts that the bucket is read in.
-    open_ledger
-        Returns a reader that asks the store itself for every byte.
-    managed_ledger
-        The user's, for ledgers whose topic nothing else names; None if the user named none.
-    ledgers
-        The ledger ids that are repaired; None for all.
-    older_than_ms
-        A younger object may still be written, and is left alone.
     claims
         By ledger id, of ledgers of which an object is missing or damaged: the row of every copy, also without its data object, and of other
         layouts.
 
     """
 
-    store: RawStore
-    catalog: Catalog
-    managed_ledger: str | None
-    ledgers: frozenset[int] | None
-    older_than_ms: int
-    now_ms: int
-    claims: dict[int, list[LedgerRef]]
-    list_all: Callable[[], Catalog]
-    layouts: frozenset[int]
-    open_ledger: OpenLedger
-    progress: Progress | None
+    claims: dict[int, list[LedgerRef]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, request: RepairRequest) -> "Survey":
         """Prepare what is asked for."""
-        return cls(
-            store=request.store,
-            catalog=request.catalog,
-            managed_ledger=request.managed_ledger,
-            ledgers=None if request.ledgers is None else frozenset(request.ledgers),
-            older_than_ms=int(request.older_than_s * 1000),
-            now_ms=int(time.time() * 1000),
-            claims=_claims(request.catalog),
-            list_all=request.list_all,
-            layouts=request.layouts,
-            open_ledger=request.open_ledger,
-            progress=request.progress,
-        )
+        given = {one.name: getattr(request, one.name) for one in fields(RepairRequest)}
+        return cls(**given, claims=_claims(request.catalog))
 
     def is_meant(self, ledger_id: int | None) -> bool:
         """Whether a ledger is one of those to repair."""
@@ -128,3 +92,23 @@ def _duration(milliseconds: int) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.0f} s"
+
+
+def claimants(catalog: Catalog, ledger_id: int) -> frozenset[str]:
+    """Return what claims an id, of any topic: keys of offloaded indexes, and ledgers of other layouts in their present versions.
+
+    Such a ledger may be without its end now, and whole later, so that one that has changed is another.
+    """
+    lost = catalog.lost[catalog.lost["ledger_id"] == ledger_id]
+    refs = [*catalog.all_of(ledger_id), *map(catalog.ref_of, lost)]
+    offloaded = {ref.object("index").key for ref in refs if ref.layout == NUMBER}
+    offloaded |= {one.key.index_key for one in remains_of(catalog).bad_indexes if one.key.ledger_id == ledger_id}
+    others = {f"{ref.key} {ref.version}" for ref in refs if ref.layout != NUMBER}
+    return frozenset(offloaded | others | {one.key for one in unknown_ones(catalog, ledger_id)})
+
+
+def unknown_ones(catalog: Catalog, ledger_id: int) -> list[Unreadable]:
+    """Return what other layouts have of an id and could not look into, though it may be whole: refused, or of a version unknown to us."""
+    others = (remains for number, remains in catalog.remains.items() if number != NUMBER)
+    shown = (one for remains in others for one in remains.unreadable() if one.ledger_id == ledger_id)
+    return [one for one in shown if not isinstance(one.error, CorruptObjectError)]
