@@ -109,7 +109,7 @@ def checked_body(body: Any, request: ReadRequest) -> memoryview:  # noqa: ANN401
 def error_of(error: Exception, request: ReadRequest) -> Exception:
     """Return our error, or the one that an fsspec filesystem would raise with the store's answer as its cause.
 
-    `UnexplainedError` for all that is not known to be the store's failure.
+    `UnexplainedError` for all that is not known to be the store's failure: the whole object may be what was requested.
     """
     if isinstance(error, LedgerfsError | UnexplainedError | OSError) and not isinstance(error, FileNotFoundError):
         return error
@@ -122,7 +122,7 @@ def error_of(error: Exception, request: ReadRequest) -> Exception:
 def _wrong_headers(text: str, request: ReadRequest) -> LedgerfsError | None:
     if found := _TOO_LARGE.search(text):
         return short_object(request.key, request.start, int(found[1]))
-    if found := _WRONG_RANGE.search(text):
+    if (found := _WRONG_RANGE.search(text)) and request.start:
         reason = f"the store ignored the range: {found[0]} instead of bytes {request.start} to {request.end - 1}"
         return WrongBodyError(reason, key=request.key, offset=request.start)
     if _WRONG_HEADERS.search(text):

@@ -7,6 +7,8 @@ from dataclasses import replace
 from stat import S_ISREG
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ledgerfs.errors import BucketNotFoundError, LedgerfsError
 from ledgerfs.formats.buffers import Buffer
 from ledgerfs.storage.descriptors import copy_range
@@ -14,7 +16,6 @@ from ledgerfs.storage.failures import replaced, short_body, translate
 from ledgerfs.storage.folders.files import LINK_REFUSED, open_object, stat_object, stat_of_file, version_of_file
 from ledgerfs.storage.folders.writes import LocalWrites, is_part
 from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
-from ledgerfs.storage.part_buffers import part_buffer
 from ledgerfs.storage.reading_threads import FOLDER_THREADS
 from ledgerfs.storage.sent_requests import Asked, Sent
 from ledgerfs.storage.traffic import Traffic
@@ -125,8 +126,8 @@ class LocalStore:
         return FOLDER_THREADS.start(self._read_part, request)
 
     def _read_part(self, request: ReadRequest) -> Buffer:
-        """Read as `read` does, into reused memory."""
-        buffer = part_buffer(request.end - request.start)
+        """Read as `read` does, into memory that the kernel fills while other threads run."""
+        buffer = np.empty(request.end - request.start, np.uint8).data
         with self._opened(request) as (source, sent):
             try:
                 while rest := buffer[sent.received :]:

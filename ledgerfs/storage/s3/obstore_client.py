@@ -6,6 +6,7 @@ arguments that s3fs adds to a GET. Where obstore lacks one of them, s3fs's clien
 
 import base64
 import logging
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -109,7 +110,7 @@ async def _make_client(fs: Any, bucket: str, options: dict[str, Any]) -> "S3Stor
     from obstore.store import S3Store
 
     parts = urlsplit(url)
-    is_path_style = parts.path.startswith(f"/{bucket}/")
+    is_path_style = parts.path.endswith(f"/{bucket}/k")
     base = parts.path.removesuffix(f"/{bucket}/k" if is_path_style else "/k")
     endpoint = f"{parts.scheme}://{parts.netloc}{base}"
     region = client.meta.region_name
@@ -192,9 +193,10 @@ class _Credentials:
     async def __call__(self) -> "S3Credential":
         credentials = self._client._request_signer._credentials  # noqa: SLF001  (there is no public way to them)
         frozen = await credentials.get_frozen_credentials()
+        ends = getattr(credentials, "_expiry_time", None)
         return {
             "access_key_id": frozen.access_key,
             "secret_access_key": frozen.secret_key,
             "token": frozen.token,
-            "expires_at": getattr(credentials, "_expiry_time", None),
+            "expires_at": ends and ends.astimezone(UTC),
         }
