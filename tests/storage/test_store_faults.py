@@ -150,8 +150,8 @@ def test_listings_and_heads_are_retried(faulty: Faulty) -> None:
 
 
 def test_a_cancelled_read_gives_its_connection_back(faulty: Faulty, proxy: FaultProxy) -> None:
-    """The proxy is busy with a request that hangs until the client closes the connection."""
-    store = faulty(Fault("hang"))
+    """At the latest when the client's time-out is over, for which the proxy waits."""
+    store = faulty(Fault("hang"), config_kwargs={"read_timeout": 0.5})
     hanging = [store.start(ReadRequest("a", i, i + 10)) for i in range(40)]
     wait_until(lambda: len(proxy.seen) >= len(hanging), 300)
     for one in hanging:

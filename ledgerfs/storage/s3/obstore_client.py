@@ -4,14 +4,16 @@ Everything is taken from the client of s3fs: the address of the bucket (style, r
 arguments that s3fs adds to a GET. Where obstore lacks one of them, s3fs's client is used for all reads, and a debug line says why.
 """
 
+import asyncio
 import base64
 import logging
+from concurrent.futures import CancelledError
 from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ledgerfs.storage.failures import replaced
+from ledgerfs.storage.failures import replaced, status_of
 from ledgerfs.storage.objects import ReadRequest
 from ledgerfs.storage.obstore_gets import (
     NO_RETRIES,
@@ -23,16 +25,18 @@ from ledgerfs.storage.obstore_gets import (
     is_usable,
     range_options,
 )
+from ledgerfs.storage.reading_threads import ReadingThreads
 from ledgerfs.storage.retries import store_timeout
 
 if TYPE_CHECKING:
+    from obstore import Bytes
     from obstore.store import ClientConfig, S3Config, S3Credential, S3Store
 
-    from ledgerfs.storage.idle_timeout import Silence
     from ledgerfs.storage.sent_requests import Sent
 
 _log = logging.getLogger("ledgerfs.store")
 
+_THREADS = ReadingThreads(48, "ledgerfs-s3")
 _KNOWN_ARGUMENTS = frozenset({"Bucket", "Key", "RequestPayer", "SSECustomerAlgorithm", "SSECustomerKey", "SSECustomerKeyMD5"})  # fmt: skip
 _ONLY_AIOHTTP = frozenset({"connector_args", "http_session_cls"})
 
@@ -69,50 +73,70 @@ class ObstoreClient:
         self._client, self._is_given_up = None, False
 
 
-async def get(
-    client: "S3Store",
-    key: str,
-    request: ReadRequest,
-    sent: "Sent",
-    silence: "Silence",
-    *,
-    is_matched: bool,
-) -> memoryview:
-    """Read the bytes of a request from the object ``key``; with ``is_matched`` only of its version. Raises as `error_of`."""
-    import obstore
+async def get(client: "S3Store", key: str, request: ReadRequest, sent: "Sent", *, is_matched: bool) -> memoryview:
+    """Read the bytes of a request from the object ``key``; with ``is_matched`` only of its version. Raises as `error_of`.
 
-    options = range_options(request)
-    if is_matched:
-        options["if_match"] = request.version
+    A thread does it, with one wait for the header and one for the body, for half of the processor time that tasks would take. When this is
+    cancelled, the thread goes on until the store sends something, or nothing for the client's time-out.
+    """
+    reading = Reading(request, is_matched=is_matched)
     try:
-        result = await obstore.get_async(client, key, options=options)
-        check_result(result, request, result.meta["e_tag"])
-        # From here on the client's own idle time-out counts: nobody else sees the pieces of a body.
-        silence.end()
-        body = await result.bytes_async()
+        body = await asyncio.wrap_future(_THREADS.start(reading.of, client, key))
     except Exception as error:
         known = error_of(error, request)
-        if getattr(known.__cause__, "response", {}).get("ResponseMetadata", {}).get("HTTPStatusCode") == 412:
+        if status_of(known) == 412:
             raise replaced(request.key, request.start) from error
         raise known from (known.__cause__ or error)
+    finally:
+        reading.is_wanted = False
     sent.received = len(body)
     return checked_body(body, request)
+
+
+class Reading:
+    """One GET, in a thread."""
+
+    __slots__ = ("_is_matched", "_request", "is_wanted")
+
+    def __init__(self, request: ReadRequest, *, is_matched: bool) -> None:
+        self._request = request
+        self._is_matched = is_matched
+        self.is_wanted = True
+
+    def of(self, client: "S3Store", key: str) -> "Bytes":
+        """Return the body."""
+        import obstore
+
+        request = self._request
+        options = range_options(request)
+        if self._is_matched:
+            options["if_match"] = request.version
+        result = obstore.get(client, key, options=options)
+        check_result(result, request, result.meta["e_tag"])
+        if not self.is_wanted:
+            raise CancelledError
+        return result.bytes()
 
 
 async def _make_client(fs: Any, bucket: str, options: dict[str, Any]) -> "S3Store":  # noqa: ANN401
     """Make the client; raises `UnexplainedError` with the option that obstore lacks."""
     client = await fs.get_s3(bucket)
     arguments = fs._get_s3_method_kwargs(client.get_object, Bucket=bucket, Key="k")  # noqa: SLF001
-    url = await client.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": "k"}, ExpiresIn=60)
+    operation, params = client.meta.service_model.operation_model("GetObject"), {"Bucket": bucket, "Key": "k"}
+    context = {
+        "client_region": client.meta.region_name,
+        "client_config": client.meta.config,
+        "auth_type": operation.auth_type,
+    }
+    # Not from a presigned URL, which has another address.
+    url, _, _ = await client._resolve_endpoint_ruleset(operation, params, context)  # noqa: SLF001
     session = client._endpoint.http_session  # noqa: SLF001  (what came of proxies and certificates is nowhere else)
     if lacking := _lacking(client, session, url, arguments, options):
         raise UnexplainedError(lacking)
     from obstore.store import S3Store
 
-    parts = urlsplit(url)
-    is_path_style = parts.path.endswith(f"/{bucket}/k")
-    base = parts.path.removesuffix(f"/{bucket}/k" if is_path_style else "/k")
-    endpoint = f"{parts.scheme}://{parts.netloc}{base}"
+    is_path_style = urlsplit(url).path.endswith(f"/{bucket}")
+    endpoint = url.removesuffix(f"/{bucket}") if is_path_style else url
     region = client.meta.region_name
     config: S3Config = {
         # The environment has other words for some of these, which would count as well.
@@ -130,7 +154,7 @@ async def _make_client(fs: Any, bucket: str, options: dict[str, Any]) -> "S3Stor
             "server_side_encryption": "sse-c",
             "sse_customer_key_base64": base64.b64encode(secret).decode(),
         }
-    provider = None if config["skip_signature"] else _Credentials(client)
+    provider = None if config["skip_signature"] else _Credentials(client, fs.loop)
     try:
         return S3Store(
             bucket,
@@ -185,14 +209,15 @@ def _transport(client: Any, session: Any, url: str) -> "ClientConfig":  # noqa: 
 class _Credentials:
     """The credentials of s3fs's client: key, secret and token of one moment, which botocore renews before they end."""
 
-    __slots__ = ("_client",)
+    __slots__ = ("_client", "_loop")
 
-    def __init__(self, client: Any) -> None:  # noqa: ANN401
+    def __init__(self, client: Any, loop: asyncio.AbstractEventLoop) -> None:  # noqa: ANN401
         self._client = client
+        self._loop = loop
 
-    async def __call__(self) -> "S3Credential":
+    def __call__(self) -> "S3Credential":
         credentials = self._client._request_signer._credentials  # noqa: SLF001  (there is no public way to them)
-        frozen = await credentials.get_frozen_credentials()
+        frozen = asyncio.run_coroutine_threadsafe(credentials.get_frozen_credentials(), self._loop).result()
         ends = getattr(credentials, "_expiry_time", None)
         return {
             "access_key_id": frozen.access_key,

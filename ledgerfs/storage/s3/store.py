@@ -222,7 +222,9 @@ class S3Store:
             if client is None:
                 return await self._get_by_s3fs(fs, request, checksum, sent, silence, is_matched=is_matched)
             key = self._prefix + request.key
-            return await obstore_client.get(client, key, request, sent, silence, is_matched=is_matched)
+            # The client has its own time-out for a store that sends nothing.
+            silence.end()
+            return await obstore_client.get(client, key, request, sent, is_matched=is_matched)
         except UnexplainedError as error:
             self.traffic.count(requests=1, retries=1, bytes_asked=request.end - request.start)
             data = await self._get_by_s3fs(fs, request, checksum, sent, silence, is_matched=is_matched)
