@@ -45,7 +45,7 @@ class CloudClient:
     def get(self, request: ReadRequest, head: Callable[[], object]) -> memoryview:
         """Read the bytes of a request, of its version if it names one; raises as `error_of`.
 
-        ``head`` asks for the object: an old generation is missing, whether there is another one or not.
+        ``head`` asks for the object: an old generation is missing, and any ETag is a wrong one, whether there is another object or not.
         """
         import obstore
 
@@ -61,9 +61,7 @@ class CloudClient:
             body = result.bytes()
         except Exception as error:
             known = error_of(error, request)
-            if status_of(known) == 412:
-                raise replaced(request.key, request.start) from error
-            if isinstance(known, FileNotFoundError) and options.get("version"):
+            if request.version and (status_of(known) == 412 or isinstance(known, FileNotFoundError)):
                 head()
                 raise replaced(request.key, request.start) from error
             raise known from (known.__cause__ or error)
