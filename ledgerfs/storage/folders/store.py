@@ -107,26 +107,14 @@ class LocalStore:
             raise translate(error, key) from error
 
     def read(self, request: ReadRequest) -> bytes:
-        """Read with one ``pread``; the version is checked on the open file, so it is that of the bytes."""
-        wanted = request.end - request.start
-        with self._opened(request) as (source, sent):
-            try:
-                data = os.pread(source, wanted, request.start)
-                while len(data) < wanted and (more := os.pread(source, wanted - len(data), request.start + len(data))):
-                    data += more
-            except OSError as error:
-                raise translate(error, request.key, request.start) from error
-            sent.received = len(data)
-            if len(data) != wanted:
-                raise short_body(request.key, request.start, wanted, len(data))
-        return data
+        """Read from the open file, whose version is checked, so it is that of the bytes."""
+        return bytes(self._read_part(request))
 
     def start(self, request: ReadRequest) -> "Future[Buffer]":
         """Read in another thread."""
         return FOLDER_THREADS.start(self._read_part, request)
 
     def _read_part(self, request: ReadRequest) -> Buffer:
-        """Read as `read` does, into memory that the kernel fills while other threads run."""
         buffer = np.empty(request.end - request.start, np.uint8).data
         with self._opened(request) as (source, sent):
             try:
