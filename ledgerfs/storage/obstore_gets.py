@@ -6,17 +6,20 @@ does not survive a fork: a child of a process that has used it reads through fss
 
 import os
 import re
+from collections.abc import Callable
+from concurrent.futures import CancelledError
 from datetime import timedelta
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ledgerfs.errors import LedgerfsError, WrongBodyError
 from ledgerfs.storage.failures import is_explained, replaced, short_body, short_object
 from ledgerfs.storage.objects import ReadRequest
+from ledgerfs.storage.sent_requests import Sent
 
 if TYPE_CHECKING:
-    from obstore import GetOptions, GetResult
-    from obstore.store import ClientConfig, RetryConfig
+    from obstore import GetOptions
+    from obstore.store import AzureStore, ClientConfig, GCSStore, RetryConfig, S3Store
 
 NO_RETRIES: "RetryConfig" = {"max_retries": 0}
 """The retries are those of `ledgerfs.storage.retries`."""
@@ -82,25 +85,36 @@ def client_options(url: str, patience: float, connect_timeout: float = 5.0) -> "
     }
 
 
-def range_options(request: ReadRequest) -> "GetOptions":
-    """Return obstore's options for the bytes of a request, of any version."""
-    return {"range": (request.start, request.end)}
+def fetch(
+    store: "S3Store | GCSStore | AzureStore",
+    key: str,
+    request: ReadRequest,
+    condition: "GetOptions",
+    sent: Sent,
+    *,
+    is_wanted: Callable[[], bool] = lambda: True,
+) -> memoryview:
+    """Read the bytes of a request from the object ``key`` by ``condition``, without a copy of them. Waits; raises as `error_of`.
 
-
-def check_result(result: "GetResult", request: ReadRequest, version: str | None) -> None:
-    """Check an answer by its headers, of which obstore has checked ``Content-Range``, before its body is used.
-
-    ``version`` is that of the answer. Raises `StaleObjectError`, and `StoreError` for an object that ends before the requested bytes.
+    The header is checked before the body is used: obstore checks ``Content-Range``, and here are compared the version and the lengths.
     """
-    if request.version and version is not None and version != request.version:
-        raise replaced(request.key, request.start)
-    if result.meta["size"] < request.end:
-        raise short_object(request.key, request.start, result.meta["size"])
+    import obstore
 
-
-def checked_body(body: Any, request: ReadRequest) -> memoryview:  # noqa: ANN401  (a buffer, for which 3.11 has no type)
-    """Return a body without a copy; raises `WrongBodyError` for one of another length."""
-    data = memoryview(body)
+    try:
+        result = obstore.get(store, key, options={**condition, "range": (request.start, request.end)})
+        meta = result.meta
+        found = {meta["version"], meta["e_tag"], (meta["e_tag"] or "").strip('"')} - {None, ""}
+        if request.version and found and request.version not in found:
+            raise replaced(request.key, request.start)
+        if meta["size"] < request.end:
+            raise short_object(request.key, request.start, meta["size"])
+        if not is_wanted():
+            raise CancelledError
+        data = memoryview(result.bytes())
+    except Exception as error:  # noqa: BLE001  (each becomes another one)
+        known = error_of(error, request)
+        raise known from (known.__cause__ or error)
+    sent.received = len(data)
     if len(data) != request.end - request.start:
         raise short_body(request.key, request.start, request.end - request.start, len(data))
     return data
@@ -115,7 +129,7 @@ def error_of(error: Exception, request: ReadRequest) -> Exception:
         return error
     text, _, details = str(error).partition("\n\nDebug source:")
     if answered := _STATUS.search(text):
-        return _answer_error(int(answered[1]), answered[2])
+        return _answer_error(int(answered[1]), answered[2], request)
     return _wrong_headers(text, request) or _broken_connection(text, details) or UnexplainedError(text)
 
 
@@ -141,10 +155,12 @@ def _broken_connection(text: str, details: str) -> OSError | None:
     return ConnectionRefusedError(reason) if kind[1] == "Connect" else ConnectionError(reason)
 
 
-def _answer_error(status: int, body: str) -> Exception:
+def _answer_error(status: int, body: str, request: ReadRequest) -> Exception:
     code, message, storage_class = (
         found[1] if (found := pattern.search(body)) else "" for pattern in (_CODE, _MESSAGE, _STORAGE_CLASS)
     )
+    if status == 412:
+        return replaced(request.key, request.start)
     cause = AnswerError(status, code, message or " ".join(body.split())[:200], storage_class)
     if status < 400 or (status == 400 and not is_explained(code, str(cause))):
         # Another region, or a signature that this store does not know: the filesystem's client handles them.

@@ -11,22 +11,16 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ledgerfs.storage.failures import replaced, status_of
+from ledgerfs.errors import StaleObjectError
+from ledgerfs.storage.failures import replaced
 from ledgerfs.storage.fsspec_handle import FsspecHandle
 from ledgerfs.storage.objects import ReadRequest
-from ledgerfs.storage.obstore_gets import (
-    NO_RETRIES,
-    UnexplainedError,
-    check_result,
-    checked_body,
-    client_options,
-    error_of,
-    is_usable,
-    range_options,
-)
+from ledgerfs.storage.obstore_gets import NO_RETRIES, UnexplainedError, client_options, fetch, is_usable
 from ledgerfs.storage.retries import store_timeout
+from ledgerfs.storage.sent_requests import Sent
 
 if TYPE_CHECKING:
+    from obstore import GetOptions
     from obstore.store import AzureConfig, AzureStore, GCSCredential, GCSStore
 
 _log = logging.getLogger("ledgerfs.store")
@@ -42,30 +36,23 @@ class CloudClient:
     prefix: str
     has_generations: bool
 
-    def get(self, request: ReadRequest, head: Callable[[], object]) -> memoryview:
+    def get(self, request: ReadRequest, sent: Sent, head: Callable[[], object]) -> memoryview:
         """Read the bytes of a request, of its version if it names one; raises as `error_of`.
 
         ``head`` asks for the object: an old generation is missing, and any ETag is a wrong one, whether there is another object or not.
         """
-        import obstore
-
-        options = range_options(request)
+        condition: GetOptions = {}
         if request.version and self.has_generations:
-            options["version"] = request.version
+            condition["version"] = request.version
         elif request.version:
-            options["if_match"] = f'"{request.version}"'
+            condition["if_match"] = f'"{request.version}"'
         try:
-            result = obstore.get(self.store, self.prefix + request.key, options=options)
-            version = result.meta["version"] if self.has_generations else (result.meta["e_tag"] or "").strip('"')
-            check_result(result, request, version or None)
-            body = result.bytes()
-        except Exception as error:
-            known = error_of(error, request)
-            if request.version and (status_of(known) == 412 or isinstance(known, FileNotFoundError)):
-                head()
-                raise replaced(request.key, request.start) from error
-            raise known from (known.__cause__ or error)
-        return checked_body(body, request)
+            return fetch(self.store, self.prefix + request.key, request, condition, sent)
+        except (StaleObjectError, FileNotFoundError) as error:
+            if not request.version:
+                raise
+            head()
+            raise replaced(request.key, request.start) from error
 
 
 def cloud_client(handle: FsspecHandle, root: str) -> CloudClient | None:

@@ -218,7 +218,7 @@ class FsspecStore:
         if cloud is None:
             return self._cat_by_fsspec(request, sent)
         try:
-            data = cloud.get(request, lambda: self.head(request.key))
+            return cloud.get(request, sent, lambda: self.head(request.key))
         except UnexplainedError as error:
             self.traffic.count(requests=1, retries=1, bytes_asked=request.end - request.start)
             body = self._cat_by_fsspec(request, sent)
@@ -230,8 +230,6 @@ class FsspecStore:
             if status_of(error) == 416:
                 raise self._wrong_length(request, 0) from error
             raise
-        sent.received = len(data)
-        return data
 
     def _cloud_client(self) -> CloudClient | None:
         """Return obstore's client, which is made once in each process."""

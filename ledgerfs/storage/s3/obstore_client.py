@@ -7,29 +7,18 @@ arguments that s3fs adds to a GET. Where obstore lacks one of them, s3fs's clien
 import asyncio
 import base64
 import logging
-from concurrent.futures import CancelledError
 from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ledgerfs.storage.failures import replaced, status_of
 from ledgerfs.storage.objects import ReadRequest
-from ledgerfs.storage.obstore_gets import (
-    NO_RETRIES,
-    UnexplainedError,
-    check_result,
-    checked_body,
-    client_options,
-    error_of,
-    is_usable,
-    range_options,
-)
+from ledgerfs.storage.obstore_gets import NO_RETRIES, UnexplainedError, client_options, fetch, is_usable
 from ledgerfs.storage.reading_threads import ReadingThreads
 from ledgerfs.storage.retries import store_timeout
 
 if TYPE_CHECKING:
-    from obstore import Bytes
+    from obstore import GetOptions
     from obstore.store import ClientConfig, S3Config, S3Credential, S3Store
 
     from ledgerfs.storage.sent_requests import Sent
@@ -79,43 +68,14 @@ async def get(client: "S3Store", key: str, request: ReadRequest, sent: "Sent", *
     A thread does it, with one wait for the header and one for the body, for half of the processor time that tasks would take. When this is
     cancelled, the thread goes on until the store sends something, or nothing for the client's time-out.
     """
-    reading = Reading(request, is_matched=is_matched)
+    reading: list[ReadRequest] = [request]
+    condition: GetOptions = {"if_match": request.version} if is_matched else {}
     try:
-        body = await asyncio.wrap_future(_THREADS.start(reading.of, client, key))
-    except Exception as error:
-        known = error_of(error, request)
-        if status_of(known) == 412:
-            raise replaced(request.key, request.start) from error
-        raise known from (known.__cause__ or error)
+        return await asyncio.wrap_future(
+            _THREADS.start(fetch, client, key, request, condition, sent, is_wanted=lambda: bool(reading))
+        )
     finally:
-        reading.is_wanted = False
-    sent.received = len(body)
-    return checked_body(body, request)
-
-
-class Reading:
-    """One GET, in a thread."""
-
-    __slots__ = ("_is_matched", "_request", "is_wanted")
-
-    def __init__(self, request: ReadRequest, *, is_matched: bool) -> None:
-        self._request = request
-        self._is_matched = is_matched
-        self.is_wanted = True
-
-    def of(self, client: "S3Store", key: str) -> "Bytes":
-        """Return the body."""
-        import obstore
-
-        request = self._request
-        options = range_options(request)
-        if self._is_matched:
-            options["if_match"] = request.version
-        result = obstore.get(client, key, options=options)
-        check_result(result, request, result.meta["e_tag"])
-        if not self.is_wanted:
-            raise CancelledError
-        return result.bytes()
+        reading.clear()
 
 
 async def _make_client(fs: Any, bucket: str, options: dict[str, Any]) -> "S3Store":  # noqa: ANN401
