@@ -15,6 +15,7 @@ from ledgerfs.storage.objects import ReadRequest
 from ledgerfs.storage.opening import open_store
 from ledgerfs.testing import FilesystemPlace, WritableStoreTests
 from ledgerfs.testing.stores.listed import version_of
+from ledgerfs.testing.stores.place import WritablePlace
 from tests.support.children import is_true_in_child
 from tests.support.clouds import azure, google
 
@@ -67,7 +68,7 @@ class TestGoogle(CloudTests):
 
 @pytest.mark.process
 class TestAzure(CloudTests):
-    def test_of_many_who_put_at_once_one_wins(self, place: CloudPlace) -> None:
+    def test_of_many_who_put_at_once_one_wins(self, place: WritablePlace) -> None:
         """Here all may fail, since adlfs's writers of one object share its parts; but who wins, wins."""
 
         def put(data: bytes) -> bytes | None:

@@ -76,4 +76,4 @@ def _wait(port: int, process: "subprocess.Popen[bytes]") -> None:
             return
         except OSError:
             time.sleep(0.05)
-    raise AssertionError(f"{process.args} does not answer")
+    raise AssertionError(f"{process.args!r} does not answer")
