@@ -11,7 +11,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from ledgerfs.formats.kernel import inlined_kernel, kernel
+from ledgerfs.formats.kernel import inlined_kernel, inner_kernel, kernel
 from ledgerfs.formats.memory_loads import load_little_int32, load_little_int64
 from ledgerfs.messages.kernels.arrays import borrowed
 from ledgerfs.messages.kernels.wire import read_varint, skip_fixed
@@ -153,7 +153,7 @@ def _number(do, data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001,
     return number, at
 
 
-@kernel
+@inner_kernel
 def _clear(tables, at, count, words, nodes, counts):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
     """Set the last places of a message to zeros, and take back the items of its lists; a table has its nodes, lists before their items."""
     for k in range(at, at + 4 * count, 4):
@@ -305,7 +305,7 @@ def _run(code, messages, fields, tables, data, at, end, words, nodes, stack, cou
             return BAD_FIELD, -1
 
 
-@kernel
+@inner_kernel
 def _begin_message(code, pc, tables, words, nodes, counts):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
     """Begin with a message, or go on with one that has begun; return 0 or the reason why not, and the node without room, or -1."""
     items, present = code[pc, LIST], code[pc, PRESENT]
@@ -323,7 +323,7 @@ def _begin_message(code, pc, tables, words, nodes, counts):  # type: ignore[no-u
     return np.int64(0), np.int64(-1)
 
 
-@kernel
+@inner_kernel
 def _add_raw(code, pc, words, nodes, at, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
     """Keep a message as bytes; return as `_begin_message` does."""
     node, items, present = code[pc, NODE], code[pc, LIST], code[pc, PRESENT]
@@ -346,7 +346,7 @@ def _add_raw(code, pc, words, nodes, at, size):  # type: ignore[no-untyped-def] 
     return np.int64(0), np.int64(-1)
 
 
-@kernel
+@inner_kernel
 def _add_packed(code, pc, tables, data, at, end, words, nodes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
     """Append the numbers of a packed field; return as `_begin_message` does."""
     do, node, items = code[pc, DO], code[pc, NODE], code[pc, LIST]
