@@ -1,6 +1,7 @@
 """Compiles what reading and writing of messages needs, by doing both with a few messages in memory."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +34,13 @@ _AVRO = {
         {"name": "maybe", "type": ["null", "string"]},
     ],
 }
-_VALUES = {"number": [1, 2], "text": ["a", "b"], "fixed": [b"ab", b"cd"], "items": [[1], []], "maybe": ["x", None]}
+_VALUES: dict[str, list[Any]] = {
+    "number": [1, 2],
+    "text": ["a", "b"],
+    "fixed": [b"ab", b"cd"],
+    "items": [[1], []],
+    "maybe": ["x", None],
+}
 
 
 def compile_kernels() -> None:

@@ -12,7 +12,7 @@ from ledgerfs.formats.memory_loads import load_little_int32, load_little_int64
 from ledgerfs.messages.kernels.arrays import borrowed, double_of_float, double_of_long, float_of_long
 from ledgerfs.messages.kernels.wire import read_varint
 from ledgerfs.messages.values.arena import END, NEXT
-from ledgerfs.messages.values.arena_kernel import append_blanks, keep, take_back
+from ledgerfs.messages.values.arena_kernel import append_blanks
 from ledgerfs.messages.values.value_program import Reason
 
 MOST_EMPTY_WORK = 1 << 12
@@ -30,7 +30,10 @@ _BAD_SYMBOL, _BAD_COUNT, _OUT_OF_RANGE = int(Reason.BAD_SYMBOL), int(Reason.BAD_
 
 
 class Do(IntEnum):
-    """Instructions; with a node of -1 they append nothing. In brackets their two arguments. Those up to `UNION` begin with a varint."""
+    """Instructions; with a node of -1 they append nothing. In brackets their two arguments.
+
+    Those up to `UNION`, and decimals of any size, begin with a varint.
+    """
 
     LONG = 0  # (range of a time of day, or 0)
     INT = 1  # (the same)
@@ -73,7 +76,8 @@ def run_avro(program, data, starts, ends, arena, reasons, first_row, scratch):  
     words, nodes, data = borrowed(arena[0]), borrowed(arena[1]), borrowed(data)
     stack, saved = borrowed(scratch[0]), borrowed(scratch[1])
     for row in range(first_row, starts.size):
-        keep(nodes, saved)
+        for other in range(saved.size):
+            saved[other] = nodes[other, NEXT]
         reason, at, end = reasons[row], starts[row], ends[row]
         node = pc = top = empty_work = np.int64(0)
         # All instructions append at one place below, and most read their number at one above: each more takes as long to compile as all.
@@ -81,7 +85,7 @@ def run_avro(program, data, starts, ends, arena, reasons, first_row, scratch):  
             do, node, first, second = code[pc, 0], code[pc, 1], code[pc, 2], code[pc, 3]
             pc += 1
             appended = blanks = blanks_at = word = size = np.int64(0)
-            if do <= Do.UNION:
+            if do <= Do.UNION or (do == Do.DECIMAL and second < 0):
                 word, at = _zigzag(data, at, end)
                 if at < 0:
                     reason = _TRUNCATED
@@ -185,10 +189,8 @@ def run_avro(program, data, starts, ends, arena, reasons, first_row, scratch):  
                 top -= 3
                 appended, word, size = 2, stack[top], at - stack[top]
             elif do == Do.DECIMAL:
-                appended, size = 2, second
-                if second < 0:
-                    size, at = _zigzag(data, at, end)
-                if at < 0 or size < 0 or size > end - at:
+                appended, size = 2, word if second < 0 else second
+                if size < 0 or size > end - at:
                     reason = _TRUNCATED
                 elif not _is_decimal(data, at, size, tables, first):
                     reason = _OUT_OF_RANGE
@@ -212,7 +214,8 @@ def run_avro(program, data, starts, ends, arena, reasons, first_row, scratch):  
                 node = append_blanks(tables, blanks_at, blanks, words, nodes)
                 reason = _FULL if node >= 0 else 0
         if reason != 0:
-            take_back(nodes, saved)
+            for other in range(saved.size):
+                nodes[other, NEXT] = saved[other]
             if reason == _FULL:
                 return row, node
             reasons[row] = reason
