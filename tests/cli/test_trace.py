@@ -55,7 +55,8 @@ def test_retries_show_in_both_and_credentials_in_neither(s3_golden: str, proxy: 
     assert not any(secret.encode() in done.stderr for secret in CREDENTIALS.values())
 
 
-# `umount` and `warm` ask no store, those of `bookie` read disks, those of `cluster` and `lifecycle` ask ZooKeeper and bookies, and `spark` has stores
+# `umount` and `warm` ask no store, those of `bookie` read disks,
+# those of `cluster` and `lifecycle` ask ZooKeeper and bookies, and `spark` has stores
 # of many processes.
 def test_every_command_has_the_options() -> None:
     found = dict(commands(cli))

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-import pyarrow as pa
 from numba.core.dispatcher import Dispatcher
 
 from ledgerfs.formats import records
@@ -11,7 +10,7 @@ from ledgerfs.messages import warming
 from ledgerfs.messages.decode import batch_split, entry_checksum, metadata_walk
 from ledgerfs.messages.decode.entries import DecodeOptions, TopicDecoder
 from ledgerfs.messages.kernels import gather
-from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, KeyValueRecord
+from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord
 from tests.support.entries import TOPIC, batch_of, batched, decode, frame, metadata
 
 MODULES = (records, metadata_walk, entry_checksum, batch_split, gather)
@@ -31,12 +30,11 @@ def _compiled() -> Iterator[tuple[str, list[Any]]]:
 def test_entries_are_decoded_without_another_signature() -> None:
     warming.compile_kernels()
     before = signatures()
-    pair = KeyValueRecord(key=b"k", value=b"v")
-    entries = [
-        frame(metadata(property=[pair], key=b"k", event_time_ms=3), b"v"),
-        batched([(BatchedMetadataRecord(property=[pair], key=b"k"), b"v")] * 3),
-    ]
-    decoded: pa.RecordBatch = decode(TopicDecoder(TOPIC, DecodeOptions()), batch_of(entries))
+    one, of_batch = metadata(key=b"k", event_time_ms=3), BatchedMetadataRecord(key=b"k")
+    for message in (one, of_batch):
+        message.property.add(key=b"k", value=b"v")
+    entries = [frame(one, b"v"), batched([(of_batch, b"v")] * 3)]
+    decoded = decode(TopicDecoder(TOPIC, DecodeOptions()), batch_of(entries))
     assert decoded.num_rows == 4
     assert signatures() == before
     assert all(before[f"{module.__name__}.{name}"] for module, name in (
