@@ -47,7 +47,7 @@ def kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401  (numba's dispa
 def inner_kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401
     """Compile a function for calls from kernels alone: calls from Python need code that takes longer to compile than most kernels.
 
-    Called from Python it ends the process.
+    A call from Python, also by another name, crashes the process.
     """
     return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
