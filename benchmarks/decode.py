@@ -258,6 +258,22 @@ def best(runs: int, *works: Callable[[], object]) -> list[float]:
     return times
 
 
+def print_calls(figure: str, ledger: InMemory) -> None:
+    """Print how many functions of Python a scan calls for each MiB."""
+    calls = 0
+
+    def counted(_: object, event: str, __: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(counted)
+    try:
+        count(ledger.scan())
+    finally:
+        sys.setprofile(None)
+    say(f"{figure}: Python calls a MiB", f"{calls / (ledger.entry_bytes / 2**20):.0f}", "30")
+
+
 def say(figure: str, value: str, goal: str) -> None:
     print(f"{figure:<46} {value:<62} goal: {goal}", flush=True)
 
@@ -279,6 +295,7 @@ def one_an_entry(runs: int, size: int) -> None:
         f"{rate:.2f} GB/s; copyto {memory:.2f} GB/s, ratio {plain / decode:.2f}",
         "2 GB/s, ratio 0.2",
     )
+    print_calls("1 KiB, one an entry", large)
     say("1 KiB, one an entry: publish_time, key", f"{decode / few:.2f} x all columns", "1.5 x")
     small = InMemory.of(entries(100, batched=False), size // 2)
     rows = count(small.scan(_FEW_COLUMNS))
@@ -292,6 +309,7 @@ def in_batches(runs: int, size: int) -> None:
     ledger = InMemory.of(entries(100, batched=True), size // 2)
     rows = count(ledger.scan())
     (decode,) = best(runs, lambda: count(ledger.scan()))
+    print_calls("100 B, in batches", ledger)
     few = InMemory.of(entries(100, batched=True), size // 16, rounds=1)
     ours, theirs = best(3, lambda: count(few.scan()), lambda: by_protobuf_classes(few))
     say(

@@ -16,7 +16,7 @@ from llvmlite import binding, ir
 from numba import types
 from numba.extending import intrinsic
 
-from ledgerfs.formats.kernel import inlined_kernel, kernel
+from ledgerfs.formats.kernel import inlined_kernel, inner_kernel, kernel
 
 _CASTAGNOLI = 0x82F63B78
 _ZLIB = 0xEDB88320
@@ -95,7 +95,7 @@ def _crc_u8(typingctx, crc, byte):  # type: ignore[no-untyped-def]  # noqa: ANN0
     return types.uint32(types.uint32, types.uint8), codegen
 
 
-@kernel
+@inner_kernel
 def _shifted(state):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return the state after `_STRETCH` zero bytes."""
     low = _SHIFTED[0, state & np.uint64(0xFF)] ^ _SHIFTED[1, (state >> np.uint64(8)) & np.uint64(0xFF)]
@@ -103,7 +103,7 @@ def _shifted(state):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     return np.uint64(low ^ high)
 
 
-@kernel
+@inner_kernel
 def crc32c_after_by_instruction(crc, data, start, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """CRC32C of ``data[start:end]`` (uint8 array) after bytes whose CRC32C is ``crc``, with the CPU's instruction."""
     wide = np.uint64(np.uint32(crc) ^ np.uint32(0xFFFFFFFF))
@@ -150,13 +150,13 @@ def _after_by_tables(tables, crc, data, start, end):  # type: ignore[no-untyped-
     return state ^ np.uint32(0xFFFFFFFF)
 
 
-@kernel
+@inner_kernel
 def crc32c_after_by_tables(crc, data, start, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """CRC32C of ``data[start:end]`` (uint8 array) after bytes whose CRC32C is ``crc``, on any CPU."""
     return _after_by_tables(_TABLES, crc, data, start, end)
 
 
-@kernel
+@inner_kernel
 def crc32_after(crc, data, start, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """CRC-32 of ``data[start:end]`` (uint8 array) after bytes whose CRC-32 is ``crc``: what zlib calls crc32."""
     return _after_by_tables(_ZLIB_TABLES, crc, data, start, end)
@@ -167,5 +167,5 @@ crc32c_after = crc32c_after_by_instruction if _has_crc_instruction() else crc32c
 
 @kernel
 def crc32c(data, start, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """CRC32C of ``data[start:end]`` (uint8 array)."""
+    """CRC32C of ``data[start:end]`` (uint8 array), for Python; kernels call `crc32c_after`."""
     return crc32c_after(np.uint32(0), data, start, end)

@@ -27,22 +27,12 @@ _PACKAGES = (_FOLDER, _FOLDER.with_name("ledgerfs_cluster"))
 
 
 def kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401  (numba's dispatcher)
-    """Compile a function on its first call."""
-    return _compiled(function)
-
-
-def inlined_kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401
-    """Compile a function into the kernels that call it: for small ones, which would cost more to call than to run."""
-    return _compiled(function, forceinline=True)
-
-
-def _compiled(function: Callable[..., Any], **options: bool) -> Any:  # noqa: ANN401
-    compiler: Any = njit  # its types do not accept options in a dictionary
+    """Compile a function for calls from Python, on its first one, and keep it on disk."""
     try:
-        dispatcher = compiler(nogil=True, cache=True, **options)(function)
+        dispatcher = _compiled(function, cache=True)
     except RuntimeError:
         # There is no folder to keep it in, neither beside the source nor at home: each process compiles it.
-        return compiler(nogil=True, **options)(function)
+        return _compiled(function)
     # There is no public way. Where numba's internals differ, its own mark stays, and so it does for a package in an archive, since numba
     # compares the whole archive.
     kept: Any = getattr(dispatcher, "_cache", None)
@@ -52,6 +42,24 @@ def _compiled(function: Callable[..., Any], **options: bool) -> Any:  # noqa: AN
         file: Any = IndexDataCacheFile
         kept._cache_file = file(kept.cache_path, name, Stamp(function.__module__))  # noqa: SLF001
     return dispatcher
+
+
+def inner_kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401
+    """Compile a function for calls from kernels alone: calls from Python need code that takes longer to compile than most kernels.
+
+    A call from Python, also by another name, crashes the process.
+    """
+    return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
+def inlined_kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401
+    """Compile a function into the kernels that call it: for small ones, which would cost more to call than to run."""
+    return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
+
+
+def _compiled(function: Callable[..., Any], **options: bool) -> Any:  # noqa: ANN401
+    compiler: Any = njit  # its types do not accept options in a dictionary
+    return compiler(nogil=True, **options)(function)
 
 
 class Stamp:

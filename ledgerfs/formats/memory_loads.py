@@ -29,8 +29,9 @@ def load_int32(typingctx, data, at):  # type: ignore[no-untyped-def]  # noqa: AN
 
 @intrinsic
 def load_uint32(typingctx, data, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, ARG001
-    """Return the unsigned integer of ``data[at : at + 4]``."""
-    return types.uint32(data, types.intp), _loads(32)
+    """Return the unsigned integer of ``data[at : at + 4]``, as an int64."""
+    load = _loads(32)
+    return types.int64(data, types.intp), lambda *given: given[1].zext(load(*given), ir.IntType(64))
 
 
 @intrinsic

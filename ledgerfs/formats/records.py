@@ -160,7 +160,7 @@ def _scan(data, start, first_entry, offsets, lengths):  # type: ignore[no-untype
     at = ahead = start
     for i in range(offsets.size):
         # All records are read again when they are decoded, so their bytes may be fetched now, in long strides.
-        while ahead < min(at + _FETCHED_AHEAD, data.size):
+        while ahead < at + _FETCHED_AHEAD and ahead < data.size:
             prefetch(data, ahead)  # type: ignore[call-arg]
             ahead += 64
         if at + 12 > data.size:

@@ -55,11 +55,12 @@ def test_retries_show_in_both_and_credentials_in_neither(s3_golden: str, proxy: 
     assert not any(secret.encode() in done.stderr for secret in CREDENTIALS.values())
 
 
-# `umount` asks no store, those of `bookie` read disks, those of `cluster` and `lifecycle` ask ZooKeeper and bookies, and `spark` has stores
+# `umount` and `warm` ask no store, those of `bookie` read disks,
+# those of `cluster` and `lifecycle` ask ZooKeeper and bookies, and `spark` has stores
 # of many processes.
 def test_every_command_has_the_options() -> None:
     found = dict(commands(cli))
-    asking = [path for path in found if path[0] not in {"umount", "bookie", "cluster", "lifecycle", "spark"}]
+    asking = [path for path in found if path[0] not in {"umount", "warm", "bookie", "cluster", "lifecycle", "spark"}]
     assert len(asking) > 10
     for path in asking:
         assert {"--trace", "--stats"} <= {option for parameter in found[path].params for option in parameter.opts}, path

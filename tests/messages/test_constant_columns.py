@@ -1,32 +1,26 @@
-"""Columns of one value."""
+"""Columns of one value, which are kept from batch to batch."""
 
 import pyarrow as pa
 import pytest
 
 from ledgerfs.errors import CorruptObjectError
-from ledgerfs.messages.decode.constant_columns import ConstantColumns
+from ledgerfs.messages.decode.columns import repeated
+from ledgerfs.messages.decode.entries import DecodeOptions, TopicDecoder
+from tests.support.entries import TOPIC, batch_of, decode, frame, metadata
 
 
-def test_a_longer_array_serves_as_any_shorter_one():
-    constants = ConstantColumns()
-    long = constants.repeat("key", "täxt", pa.string(), 10_000)
-    short = constants.repeat("key", "täxt", pa.string(), 3)
-    long.validate(full=True)
-    assert long.to_pylist() == ["täxt"] * 10_000
-    assert short.to_pylist() == ["täxt"] * 3
-    assert short.buffers()[2].address == long.buffers()[2].address
+def test_a_shorter_column_is_a_slice_of_the_one_before_until_the_value_changes() -> None:
+    decoder = TopicDecoder(TOPIC, DecodeOptions(["producer_name", "properties", "key"]))
+    found = []
+    for name, count in ((b"t\xc3\xa4xt", 5000), (b"t\xc3\xa4xt", 3), (b"", 2)):
+        batch = decode(decoder, batch_of([frame(metadata(producer_name=name))] * count))
+        batch.validate(full=True)
+        assert batch.to_pylist() == [{"producer_name": name.decode(), "properties": [], "key": None}] * count
+        found.append(batch["producer_name"].buffers()[2].address)
+    assert found[0] == found[1] != found[2]
 
 
-def test_another_value_of_the_same_column_is_not_the_one_before():
-    constants = ConstantColumns()
-    assert [constants.repeat("a", value, pa.binary(), 2).to_pylist() for value in (b"x", None, b"")] == [
-        [b"x", b"x"],
-        [None, None],
-        [b"", b""],
-    ]
-
-
-def test_text_that_is_repeated_more_often_than_offsets_can_count_is_an_error():
+def test_text_that_is_repeated_more_often_than_offsets_can_count_is_an_error() -> None:
     """8,388,608 messages of a producer whose name has 256 bytes stand in 48 MiB."""
     with pytest.raises(CorruptObjectError, match="2147483648 bytes"):
-        ConstantColumns().repeat("producer_name", "x" * 256, pa.string(), 2**31 // 256)
+        repeated("x" * 256, pa.string(), 2**31 // 256)

@@ -11,7 +11,7 @@ import zstandard
 
 from ledgerfs.errors import DecompressionError, MessageTooLargeError
 from ledgerfs.formats.decompression import LARGEST, MOST_OF_A_BYTE, Compression
-from ledgerfs.formats.kernel import kernel
+from ledgerfs.formats.kernel import inner_kernel, kernel
 from ledgerfs.messages.kernels.arrays import borrowed
 
 BELIEVED = 5 << 20
@@ -103,7 +103,7 @@ def _size_of_lz4(data):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     return -1
 
 
-@kernel
+@inner_kernel
 def _lz4_length(data, at, length):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return a length, which continues in the bytes from ``at`` if its four bits are all set, and the index after it."""
     more = length == 15

@@ -17,7 +17,7 @@ from numba.extending import intrinsic
 
 from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.decompression import Compression
-from ledgerfs.formats.kernel import address_of, c_library, kernel
+from ledgerfs.formats.kernel import address_of, c_library, inner_kernel
 
 
 def native_codecs() -> frozenset[int]:
@@ -43,7 +43,7 @@ def native_functions(*, with_zstd: bool) -> Iterator[Int64]:
             zstd.ZSTD_freeDCtx(context)
 
 
-@kernel
+@inner_kernel
 def decompress_into(functions, codec, source, at, end, target, to, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
     """Decompress ``source[at:end]`` to ``target[to : to + size]``; return whether it is exactly that long. Writes nothing else."""
     if codec == 1:

@@ -18,10 +18,11 @@ from ledgerfs.errors import CorruptObjectError
 from ledgerfs.formats.array_types import Bytes, Int64
 from ledgerfs.formats.decompression import LARGEST, Compression
 from ledgerfs.formats.kernel import inlined_kernel, kernel
+from ledgerfs.formats.memory_loads import load_uint32
 from ledgerfs.messages.codecs.native_decompression import decompress_into, native_functions
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, Status
 from ledgerfs.messages.kernels.arrays import borrowed, copy_bytes, empty, empty_table, read_only
-from ledgerfs.messages.kernels.wire import ABSENT, field_map, uint32_be, walk_fields
+from ledgerfs.messages.kernels.wire import ABSENT, field_map, walk_fields
 from ledgerfs.messages.proto.message_metadata_pb2 import MessageMetadataRecord
 
 _NOTHING = np.zeros(0, np.uint8)
@@ -147,8 +148,7 @@ def split_batches(data: Bytes, entries: Int64Table, *, with_payloads: bool = Tru
     in_heads = int(plain[is_batch & (counts > 0)].sum() + _head_sizes(entries)[~is_batch].sum()) if moves_heads else 0
     heads, payloads = empty(in_heads, np.uint8), empty(total if with_payloads else 0, np.uint8)
     scratch = empty(int(plain[is_batch & (codecs != 0)].max(initial=0)), np.uint8)
-    # With a row at least: numpy has an empty one contiguous, for which the kernels would be compiled once more.
-    table = empty_table(len(MessageField), max(int(counts.sum()), 1))
+    table = empty_table(len(MessageField), int(counts.sum()))
     with native_functions(with_zstd=bool((codecs == Compression.ZSTD).any())) as functions:
         wanted = (moves_heads, with_payloads)
         # Decompressed bytes are read as those of the window are: by an array of the same type, so that one kernel serves both.
@@ -191,7 +191,7 @@ def split_unopened(data: Bytes, entries: Int64Table) -> Messages:
 def _kept_of_batches(data: Bytes, entries: Int64Table) -> dict[int, list[int]]:
     """Return {row of the batch: indexes of the messages that compaction kept}, and set how many messages the batch has now."""
     kept = {}
-    for row in np.flatnonzero(entries[Meta.KEPT_OF_BATCH] != ABSENT).tolist():
+    for row in (entries[Meta.KEPT_OF_BATCH] != ABSENT).nonzero()[0].tolist():
         at, end = entries[[Meta.METADATA_AT, Meta.METADATA_END], row].tolist()
         try:
             kept[row] = list(MessageMetadataRecord.FromString(data[at:end].tobytes()).kept_index)
@@ -236,16 +236,17 @@ def _alone(data: Bytes, entries: Int64Table) -> Messages:
 
 
 @kernel
-def _split(data, entries, table, maps, buffers, wanted, functions):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
-    """Fill the columns of all messages, heads and payloads; return the number of messages."""
-    data, entries, functions = borrowed(data), borrowed(entries), borrowed(functions)  # type: ignore[call-arg]
-    maps = (borrowed(maps[0]), borrowed(maps[1]), borrowed(maps[2]))
-    heads, payloads, scratch = borrowed(buffers[0]), borrowed(buffers[1]), borrowed(buffers[2])
-    plain = borrowed(buffers[3])
-    made = (borrowed(table), heads, payloads)
-    # A literal 0 would be a type of its own, for which all that gets it is compiled once more.
-    zero = np.int64(0)
-    used = (zero, zero, zero)
+def _split(data, entries, table, maps, buffers, wanted, functions):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, C901, PLR0912, PLR0917
+    """Fill the columns of all messages, heads and payloads; return the number of messages.
+
+    Gives the status 4 to an entry that is not the batch that its metadata promises, and 6 to one that does not decompress.
+    """
+    data, entries, table, functions = borrowed(data), borrowed(entries), borrowed(table), borrowed(functions)  # type: ignore[call-arg]
+    of_entry, defaults, fields = borrowed(maps[0]), borrowed(maps[1]), borrowed(maps[2])
+    heads, payloads, scratch, plain = (
+        borrowed(buffers[0]), borrowed(buffers[1]), borrowed(buffers[2]), borrowed(buffers[3])
+    )  # fmt: skip
+    row = head = after = np.int64(0)
     for i in range(entries.shape[1]):
         if entries[0, i] != 0:
             continue
@@ -253,65 +254,53 @@ def _split(data, entries, table, maps, buffers, wanted, functions):  # type: ign
         codec, at, end = entries[16, i], entries[3, i], entries[4, i]
         size = entries[17, i] if codec != 0 else end - at
         if codec != 0 and (is_batch or wanted[1]):
-            target, to = (scratch, 0) if is_batch else (payloads, used[2])
+            target, to = (scratch, np.int64(0)) if is_batch else (payloads, after)
             if not decompress_into(functions, codec, data, at, end, target, to, size):
                 entries[0, i] = 6
                 continue
-        if not is_batch:
-            if codec == 0 and wanted[1]:
-                copy_bytes(payloads, used[2], data, at, size)
-            used = _take_over(data, size, entries, i, made, used, maps, wanted)
-        else:
-            source, at, end = (data, at, end) if codec == 0 else (plain, zero, size)
-            used = _split_batch(source, at, end, entries, i, made, used, maps, wanted)
-    return used[0]
-
-
-@kernel
-def _take_over(data, size, entries, i, made, used, maps, wanted):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
-    """Fill one row from an entry that is one message, whose payload of ``size`` bytes is copied already; return the indexes after it."""
-    table, heads = made[0], made[1]
-    of_entry = maps[0]
-    row, head, after = used
-    table[:, row] = 0
-    for k in range(of_entry.shape[0]):
-        table[of_entry[k, 0], row] = entries[of_entry[k, 1], i]
-    table[0, row] = i
-    table[1, row] = entries[18, i]
-    table[4, row] = after
-    table[5, row] = size
-    if wanted[0]:
-        head = _move_head(data, table, row, heads, head)
-    return row + 1, head, after + size
-
-
-@kernel
-def _split_batch(source, at, end, entries, i, made, used, maps, wanted):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
-    """Fill rows, heads and payloads from the messages of a batch; return the indexes after them.
-
-    For an entry that is not the batch that its metadata promises, returns the given ones.
-    """
-    table, heads, payloads = made
-    row, head, after = used
-    count = entries[18, i] if entries[39, i] < 0 else entries[39, i]
-    _fill(entries, i, table, row, row + count, maps[0], maps[1])
-    for k in range(count):
-        at = _walk_message(source, at, end, table, row, maps[2])
-        if at < 0:
-            entries[0, i] = 4
-            return used
-        table[1, row] = k
-        if table[16, row] != 0:
-            _fill(entries, i, table, row, row + 1, maps[0], maps[1])
-            continue
-        if wanted[1]:
-            copy_bytes(payloads, after, source, table[4, row], table[5, row])  # type: ignore[call-arg]
-            table[4, row] = after
-            after += table[5, row]
-        if wanted[0]:
-            head = _move_head(source, table, row, heads, head)
-        row += 1
-    return row, head, after
+        source, count = data, np.int64(1)
+        if is_batch:
+            source = plain if codec != 0 else data
+            at, end = (np.int64(0), size) if codec != 0 else (at, end)
+            count = entries[18, i] if entries[39, i] < 0 else entries[39, i]
+        before = row, head, after
+        is_filled = False
+        for k in range(count):
+            if not is_filled:
+                # Of a batch all rows at once, and one that compaction took out leaves its row to the next.
+                stop = row + count if k == 0 else row + 1
+                for pair in range(defaults.shape[0]):
+                    column, value = defaults[pair, 0], defaults[pair, 1]
+                    for other in range(row, stop):
+                        table[column, other] = value
+                for pair in range(of_entry.shape[0] - 4 if is_batch else 0, of_entry.shape[0]):
+                    column, value = of_entry[pair, 0], entries[of_entry[pair, 1], i]
+                    for other in range(row, stop):
+                        table[column, other] = value
+                for other in range(row, stop):
+                    table[0, other] = i
+            if is_batch:
+                at = _walk_message(source, at, end, table, row, fields)
+                if at < 0:
+                    entries[0, i] = 4
+                    row, head, after = before
+                    break
+                table[1, row] = k
+                is_filled = table[16, row] == 0
+                if not is_filled:
+                    continue
+            else:
+                table[1, row], table[5, row] = entries[18, i], size
+            if wanted[1]:
+                size = table[5, row]
+                if is_batch or codec == 0:
+                    copy_bytes(payloads, after, source, table[4, row], size)
+                table[4, row] = after
+                after += size
+            if wanted[0]:
+                head = _move_head(source, table, row, heads, head)
+            row += 1
+    return row
 
 
 @inlined_kernel
@@ -325,24 +314,14 @@ def _move_head(source, table, row, heads, head):  # type: ignore[no-untyped-def]
     return head + end - at
 
 
-@kernel
-def _fill(entries, i, table, start, stop, of_entry, defaults):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
-    """Set the columns of some messages of a batch to their defaults, and to the fields of their entry."""
-    for k in range(defaults.shape[0]):
-        table[defaults[k, 0], start:stop] = defaults[k, 1]
-    for k in range(of_entry.shape[0] - 4, of_entry.shape[0]):
-        table[of_entry[k, 0], start:stop] = entries[of_entry[k, 1], i]
-    table[0, start:stop] = i
-
-
 @inlined_kernel
 def _walk_message(data, at, end, table, row, fields):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
     """Fill one row from a message of a batch; return the index after the message, or -1."""
     if at + 4 > end:
         return -1
-    size = uint32_be(data, at)
+    size = load_uint32(data, at)  # type: ignore[call-arg, var-annotated]
     at += 4
-    if size > end - at or not walk_fields(data, at, at + size, table, row, fields):
+    if size > end - at or not walk_fields(data, at, at + size, table, row, fields, np.int64(0)):
         return -1
     payload = at + size
     if table[5, row] < 0 or table[5, row] > end - payload:

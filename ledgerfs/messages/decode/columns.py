@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,6 @@ import pyarrow as pa
 from ledgerfs.formats.array_types import Bytes, Int64, Mask
 from ledgerfs.formats.topic_names import split_partition
 from ledgerfs.messages.decode.batch_split import MessageField, Messages
-from ledgerfs.messages.decode.constant_columns import ConstantColumns
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, transactions_of
 from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
 from ledgerfs.messages.decode.undecodable import Undecodable, add_undecodable, message_id
@@ -23,6 +22,7 @@ from ledgerfs.messages.kernels.gather import (
     gather_times,
     masked,
     packed_bytes,
+    require_countable,
     take,
 )
 from ledgerfs.messages.kernels.wire import ABSENT
@@ -30,7 +30,12 @@ from ledgerfs.messages.kernels.wire import ABSENT
 StateOf = Callable[[tuple[int, int], int, int], str]
 """Called with a transaction, a ledger and an entry; returns the state of that message of the transaction."""
 
+Constants = dict[str, tuple[object, pa.Array]]
+"""Columns that repeat one value (topic, ledger, every field that no message sets), kept for the next batch: {name: (value, array)}."""
+
 _LONGEST_CONSTANT = 256
+_SMALLEST = 1 << 12
+"""Items of a constant column."""
 _PROPERTY_OF_MESSAGE, _PROPERTY_OF_BATCHED = 4, 1
 
 
@@ -47,17 +52,22 @@ class MessageColumns:
     entries: Int64Table
     ids: Int64
     messages: Messages
-    constants: ConstantColumns
+    constants: Constants
     undecodable: list[Undecodable]
     state_of: StateOf | None = None
 
-    def build(self, name: str) -> pa.Array:
-        """Return one column of `MESSAGE_SCHEMA`."""
-        build: pa.Array = getattr(self, f"_{name}")()
-        return build
+    def build(self, names: Sequence[str]) -> list[pa.Array]:
+        """Return columns of `MESSAGE_SCHEMA`."""
+        return [getattr(self, f"_{name}")() for name in names]
 
     def _constant(self, name: str, value: object = None) -> pa.Array:
-        return self.constants.repeat(name, value, MESSAGE_SCHEMA.field(name).type, len(self.messages))
+        """Return a column that repeats one value; arrays are immutable, so a shorter one is a slice of one that was made before."""
+        length = self.messages.columns[MessageField.ENTRY].size
+        known, kept = self.constants.get(name, (None, None))
+        if kept is None or len(kept) < length or known != value:
+            kept = repeated(value, MESSAGE_SCHEMA.field(name).type, max(_SMALLEST, length))
+            self.constants[name] = value, kept
+        return kept.slice(0, length)
 
     def _topic(self) -> pa.Array:
         return self._constant("topic", self.topic)
@@ -69,7 +79,7 @@ class MessageColumns:
         return masked(self._of_messages(self.ids), None, pa.int64())
 
     def _batch_index(self) -> pa.Array:
-        index = self.messages[MessageField.BATCH_INDEX]
+        index = self.messages.columns[MessageField.BATCH_INDEX]
         valid = index >= 0
         if not valid.any():
             return self._constant("batch_index")
@@ -79,56 +89,56 @@ class MessageColumns:
         return self._times("publish_time", self._of_messages(self.entries[Meta.PUBLISH_TIME]))
 
     def _event_time(self) -> pa.Array:
-        times = self.messages[MessageField.EVENT_TIME]
+        times = self.messages.columns[MessageField.EVENT_TIME]
         return self._times("event_time", times, absent=0) if times.any() else self._constant("event_time")
 
     def _key(self) -> pa.Array:
-        return self._keys("key", self.messages[MessageField.KEY_IS_BASE64] == 0)
+        return self._keys("key", self.messages.columns[MessageField.KEY_IS_BASE64] == 0)
 
     def _key_bytes(self) -> pa.Array:
-        is_base64 = self.messages[MessageField.KEY_IS_BASE64] != 0
+        is_base64 = self.messages.columns[MessageField.KEY_IS_BASE64] != 0
         if not is_base64.any():
             return self._constant("key_bytes")
         encoded = self._keys("key_bytes", is_base64)
         return pa.array([None if one is None else _from_base64(one) for one in encoded.to_pylist()], pa.binary())
 
     def _keys(self, name: str, valid: Mask) -> pa.Array:
-        at, size = self.messages[MessageField.KEY_AT], self.messages[MessageField.KEY_SIZE]
+        at, size = self.messages.columns[MessageField.KEY_AT], self.messages.columns[MessageField.KEY_SIZE]
         valid &= at >= 0
-        valid &= self.messages[MessageField.KEY_IS_NULL] == 0
+        valid &= self.messages.columns[MessageField.KEY_IS_NULL] == 0
         if not valid.any():
             return self._constant(name)
         return _GATHER[name](self.messages.heads, at, size, valid)
 
     def _ordering_key(self) -> pa.Array:
-        at = self.messages[MessageField.ORDERING_KEY_AT]
+        at = self.messages.columns[MessageField.ORDERING_KEY_AT]
         valid = at >= 0
         if not valid.any():
             return self._constant("ordering_key")
-        return gather_bytes(self.messages.heads, at, self.messages[MessageField.ORDERING_KEY_SIZE], valid)
+        return gather_bytes(self.messages.heads, at, self.messages.columns[MessageField.ORDERING_KEY_SIZE], valid)
 
     def _value(self) -> pa.Array:
-        is_null = self.messages[MessageField.VALUE_IS_NULL]
+        is_null = self.messages.columns[MessageField.VALUE_IS_NULL]
         valid = is_null == 0 if is_null.any() else None
         if self.messages.are_packed:
-            return packed_bytes(self.messages.payloads, self.messages[MessageField.PAYLOAD_SIZE], valid)
-        at, size = self.messages[MessageField.PAYLOAD_AT], self.messages[MessageField.PAYLOAD_SIZE]
+            return packed_bytes(self.messages.payloads, self.messages.columns[MessageField.PAYLOAD_SIZE], valid)
+        at, size = self.messages.columns[MessageField.PAYLOAD_AT], self.messages.columns[MessageField.PAYLOAD_SIZE]
         return gather_bytes(self.messages.payloads, at, size, valid)
 
     def _properties(self) -> pa.Array:
-        counts = self.messages[MessageField.PROPERTIES]
+        counts = self.messages.columns[MessageField.PROPERTIES]
         if not counts.any():
-            return self.constants.array("properties", None, counts.size, _empty_maps)
-        alone = self.messages[MessageField.BATCH_INDEX] < 0
+            return self._constant("properties")
+        alone = self.messages.columns[MessageField.BATCH_INDEX] < 0
         fields = np.where(alone, _PROPERTY_OF_MESSAGE, _PROPERTY_OF_BATCHED)
-        at, end = self.messages[MessageField.METADATA_AT], self.messages[MessageField.METADATA_END]
+        at, end = self.messages.columns[MessageField.METADATA_AT], self.messages.columns[MessageField.METADATA_END]
         return gather_properties(self.messages.heads, at, end, fields, counts)
 
     def _producer_name(self) -> pa.Array:
         return self._repeating("producer_name", Meta.PRODUCER_AT)
 
     def _sequence_id(self) -> pa.Array:
-        return masked(self.messages[MessageField.SEQUENCE_ID].copy(), None, pa.int64())
+        return masked(self.messages.columns[MessageField.SEQUENCE_ID].copy(), None, pa.int64())
 
     def _schema_version(self) -> pa.Array:
         return self._repeating("schema_version", Meta.SCHEMA_AT)
@@ -143,7 +153,7 @@ class MessageColumns:
             return self._constant("broker_index")
         last = self._of_messages(of_entry)
         size = self._of_messages(self.entries[Meta.BATCH_SIZE])
-        index = self.messages[MessageField.BATCH_INDEX]
+        index = self.messages.columns[MessageField.BATCH_INDEX]
         return masked(np.where(index >= 0, last - size + 1 + index, last), last != ABSENT, pa.int64())
 
     def _broker_time(self) -> pa.Array:
@@ -164,7 +174,7 @@ class MessageColumns:
         found = zip(transactions_of(self.entries), self.ids.tolist(), strict=True)
         told = [None if one is None else text(one, self.ledger_id, entry) for one, entry in found]
         texts = pa.array(told, pa.string())
-        return texts if self.messages.one_an_entry else texts.take(pa.array(self.messages[MessageField.ENTRY]))
+        return texts if self.messages.one_an_entry else texts.take(pa.array(self.messages.columns[MessageField.ENTRY]))
 
     def _deliver_at_time(self) -> pa.Array:
         times = self.entries[Meta.DELIVER_AT]
@@ -180,8 +190,8 @@ class MessageColumns:
         times, overflown = gather_times(milliseconds, absent)
         if overflown:
             first = int(np.flatnonzero((milliseconds != absent) & np.asarray(times.is_null()))[0])
-            index = int(self.messages[MessageField.BATCH_INDEX][first])
-            entry_id = int(self.ids[self.messages[MessageField.ENTRY][first]])
+            index = int(self.messages.columns[MessageField.BATCH_INDEX][first])
+            entry_id = int(self.ids[self.messages.columns[MessageField.ENTRY][first]])
             message = message_id(self.ledger_id, entry_id, None if index < 0 else index)
             reason = f"its {name} is beyond 64 bits of µs, and null: Pulsar's times are ms"
             add_undecodable(
@@ -191,7 +201,7 @@ class MessageColumns:
 
     def _of_messages(self, of_entries: Int64) -> Int64:
         """Return a column of the entries as one of the messages."""
-        return of_entries if self.messages.one_an_entry else take(of_entries, self.messages[MessageField.ENTRY])
+        return of_entries if self.messages.one_an_entry else take(of_entries, self.messages.columns[MessageField.ENTRY])
 
     def _repeating(self, name: str, column: Meta) -> pa.Array:
         """Return a column of text or bytes of the entries, most of which have equal values."""
@@ -202,7 +212,7 @@ class MessageColumns:
         if valid.all() and size[0] <= _LONGEST_CONSTANT and are_equal(self.data, at, size):
             value = self.data[at[0] : at[0] + size[0]].tobytes()
             return self._constant(name, value.decode("utf-8", "replace") if gather is gather_text else value)
-        valid = valid if self.messages.one_an_entry else valid[self.messages[MessageField.ENTRY]]
+        valid = valid if self.messages.one_an_entry else valid[self.messages.columns[MessageField.ENTRY]]
         return gather(self.data, self._of_messages(at), self._of_messages(size), valid)
 
 
@@ -215,9 +225,18 @@ _GATHER = {
 }
 
 
-def _empty_maps(length: int) -> pa.Array:
-    nothing = pa.array([], pa.string())
-    return pa.MapArray.from_arrays(pa.array(np.zeros(length + 1, np.int32)), nothing, nothing)
+def repeated(value: object, kind: pa.DataType, size: int) -> pa.Array:
+    """Return an array of ``size`` times a value; of a map always an empty one."""
+    if isinstance(kind, pa.MapType):
+        nothing = pa.array([], pa.string())
+        return pa.MapArray.from_arrays(pa.array(np.zeros(size + 1, np.int32)), nothing, nothing)
+    if not isinstance(value, str | bytes):
+        return pa.repeat(pa.scalar(value, kind), size)
+    # Arrow's own repeat takes half a microsecond for each text.
+    one = value.encode() if isinstance(value, str) else value
+    require_countable(size * len(one))
+    offsets = np.arange(size + 1, dtype=np.int32) * np.int32(len(one))
+    return pa.Array.from_buffers(kind, size, [None, pa.py_buffer(offsets), pa.py_buffer(one * size)])
 
 
 def _from_base64(text: bytes) -> bytes:

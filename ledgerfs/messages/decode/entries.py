@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from ledgerfs.errors import CorruptMessageError, KafkaEntryError
@@ -17,8 +18,7 @@ from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
 from ledgerfs.messages.decode.batch_split import split_batches, split_unopened
 from ledgerfs.messages.decode.chunks import ChunkJoiner
-from ledgerfs.messages.decode.columns import MessageColumns, StateOf
-from ledgerfs.messages.decode.constant_columns import ConstantColumns
+from ledgerfs.messages.decode.columns import Constants, MessageColumns, StateOf
 from ledgerfs.messages.decode.entry_checksum import EntryState, check_entries
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, Status, have_sound_metadata, walk_metadata
 from ledgerfs.messages.decode.payloads import Decrypt, EntryError, PlainPayloads, Workspace
@@ -112,7 +112,7 @@ class TopicDecoder:
     skipped: list[Skipped] = field(default_factory=list)
     undecodable: list[Undecodable] = field(default_factory=list)
     schema: pa.Schema = field(init=False)
-    _constants: ConstantColumns = field(default_factory=ConstantColumns)
+    _constants: Constants = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.schema = schema_of(self.options.columns)
@@ -122,7 +122,7 @@ class TopicDecoder:
         """First half: return the metadata of the entries, and which of them are sound messages of users, perhaps in Kafka's format."""
         entries = walk_metadata(batch)
         status = entries[Meta.STATUS]
-        wrong = np.flatnonzero(~have_sound_metadata(entries)).tolist()
+        wrong = (~have_sound_metadata(entries)).nonzero()[0].tolist() if status.any() else []
         reasons = {row: _STATUS_TEXT[Status(int(status[row]))] for row in wrong}
         if self.options.check_checksums:
             reasons |= _wrong_checksums(batch)
@@ -141,7 +141,7 @@ class TopicDecoder:
         if waiting <= _PORTION and not entries[Meta.COMPRESSION].any():
             yield keep
             return
-        rows = np.flatnonzero(keep)
+        rows = keep.nonzero()[0]
         most = min(self.options.max_message_bytes, LARGEST)
         stored = entries[Meta.PAYLOAD_END, rows] - entries[Meta.PAYLOAD_AT, rows]
         claimed = np.clip(entries[Meta.UNCOMPRESSED_SIZE, rows], 0, most)
@@ -165,7 +165,10 @@ class TopicDecoder:
         """
         payloads = _payloads(batch, ledger_id, entries, keep)
         payloads.open(self.decrypt, self.options.on_encrypted, self.chunks)
-        payloads.keep &= self._in_time(payloads.entries)
+        if self.options.start_ms is not None:
+            payloads.keep &= payloads.entries[Meta.PUBLISH_TIME] >= self.options.start_ms
+        if self.options.end_ms is not None:
+            payloads.keep &= payloads.entries[Meta.PUBLISH_TIME] < self.options.end_ms
         opens_batches = not _OF_PAYLOAD.isdisjoint(self.schema.names)
         if opens_batches:
             payloads.decompress(self.options.max_message_bytes)
@@ -179,17 +182,14 @@ class TopicDecoder:
             if opens_batches
             else split_unopened(data, table)
         )
-        rows = np.flatnonzero(payloads.keep)
-        for broken in np.flatnonzero(~have_sound_metadata(table)).tolist():
-            row, status = int(rows[broken]), Status(int(table[Meta.STATUS, broken]))
-            reason = payloads.explain(row) if status == Status.BROKEN_COMPRESSION else _STATUS_TEXT[status]
-            self.fail(ledger_id, int(payloads.ids[row]), reason)
-        self._fail_kafka(ledger_id, payloads.ids[rows[table[Meta.STATUS] == Status.KAFKA_ENTRY]])
+        rows = payloads.keep.nonzero()[0]
+        if table[Meta.STATUS].any():
+            self._fail_payloads(ledger_id, payloads, table, rows)
         ids = payloads.ids[rows]
         columns = MessageColumns(
             self.topic, ledger_id, data, table, ids, messages, self._constants, self.undecodable, self.state_of
         )
-        return pa.RecordBatch.from_arrays([columns.build(name) for name in self.schema.names], schema=self.schema)
+        return pa.RecordBatch.from_arrays(columns.build(self.schema.names), schema=self.schema)
 
     def beginner(self) -> "TopicDecoder":
         """Return a decoder of the same topic with empty state, which skips damaged entries and reports to its own list."""
@@ -213,30 +213,31 @@ class TopicDecoder:
             raise kind.of(ledger_id, entry_id, reason)
         self.skipped.append(Skipped(ledger_id, entry_id, entry_id + more, reason))
 
+    def _fail_payloads(
+        self, ledger_id: int, payloads: PlainPayloads, table: Int64Table, rows: npt.NDArray[np.intp]
+    ) -> None:
+        """Fail entries whose payloads could not be split; ``table`` has those of the ``rows`` of the payloads."""
+        for broken in (~have_sound_metadata(table)).nonzero()[0].tolist():
+            row, status = int(rows[broken]), Status(int(table[Meta.STATUS, broken]))
+            reason = payloads.explain(row) if status == Status.BROKEN_COMPRESSION else _STATUS_TEXT[status]
+            self.fail(ledger_id, int(payloads.ids[row]), reason)
+        self._fail_kafka(ledger_id, payloads.ids[rows[table[Meta.STATUS] == Status.KAFKA_ENTRY]])
+
     def _fail_kafka(self, ledger_id: int, ids: Int64) -> None:
         """Fail entries in Kafka's format, those that follow each other as one: topics of Kafka's clients have millions, and no others."""
-        for run in np.split(ids, np.flatnonzero(np.diff(ids) != 1) + 1):
+        for run in np.split(ids, (np.diff(ids) != 1).nonzero()[0] + 1):
             if run.size:
                 self.fail(ledger_id, int(run[0]), _KAFKA, KafkaEntryError, more=run.size - 1)
 
-    def _in_time(self, entries: Int64Table) -> Mask:
-        published = entries[Meta.PUBLISH_TIME]
-        mask = np.ones(published.size, bool)
-        if self.options.start_ms is not None:
-            mask &= published >= self.options.start_ms
-        if self.options.end_ms is not None:
-            mask &= published < self.options.end_ms
-        return mask
-
 
 def _payloads(batch: EntryBatch, ledger_id: int, entries: Int64Table, keep: Mask) -> PlainPayloads:
-    ids = batch.ids_of(np.flatnonzero(keep))
+    ids = batch.ids_of(keep.nonzero()[0])
     return PlainPayloads(Workspace(batch.buffer), _where(keep, entries), ids, ledger_id)
 
 
 def _where(keep: Mask, entries: Int64Table) -> Int64Table:
     """Return the entries in ``keep``, without a copy if they are consecutive."""
-    rows = np.flatnonzero(keep)
+    rows = keep.nonzero()[0]
     if rows.size and rows[-1] - rows[0] + 1 == rows.size:
         return entries[:, rows[0] : rows[-1] + 1]
     return np.compress(keep, entries, axis=1)
@@ -245,5 +246,5 @@ def _where(keep: Mask, entries: Int64Table) -> Int64Table:
 def _wrong_checksums(batch: EntryBatch) -> dict[int, str]:
     """Return {row: reason} of the entries with a wrong checksum."""
     result = check_entries(batch)
-    wrong = np.flatnonzero(result.states == EntryState.MISMATCH).tolist()
+    wrong = (result.states == EntryState.MISMATCH).nonzero()[0].tolist()
     return {row: f"its CRC32C is {result.computed[row]:08x}, it says {result.stored[row]:08x}" for row in wrong}

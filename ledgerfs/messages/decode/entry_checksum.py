@@ -10,11 +10,11 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from ledgerfs.formats.crc import crc32c
-from ledgerfs.formats.kernel import inlined_kernel, kernel
+from ledgerfs.formats.crc import crc32c_after
+from ledgerfs.formats.kernel import kernel
+from ledgerfs.formats.memory_loads import load_uint32
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.kernels.arrays import borrowed
-from ledgerfs.messages.kernels.wire import uint32_be
 
 
 class EntryState(IntEnum):
@@ -49,28 +49,19 @@ def check_entries(batch: EntryBatch) -> ChecksumResult:
     return result
 
 
-@inlined_kernel
-def _has_magic(data, at, end, second):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    return at + 2 <= end and data[at] == 0x0E and data[at + 1] == second
-
-
 @kernel
 def _check(data, offsets, lengths, states, stored, computed):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
     data = borrowed(data)  # type: ignore[call-arg]
     for i in range(offsets.size):
-        at = offsets[i]
-        end = at + lengths[i]
-        if _has_magic(data, at, end, np.uint8(0x02)):
-            if at + 6 > end or uint32_be(data, at + 2) > end - at - 6:
-                states[i] = 3
-                continue
-            at += 6 + uint32_be(data, at + 2)
-        if not _has_magic(data, at, end, np.uint8(0x01)):
-            states[i] = 1
-            continue
-        if at + 6 > end:
+        at, end = offsets[i], offsets[i] + lengths[i]
+        if at + 2 <= end and data[at] == 0x0E and data[at + 1] == 0x02:
+            at = at + 6 + load_uint32(data, at + 2) if at + 6 <= end else end + 1
+        has_magic = at + 2 <= end and data[at] == 0x0E and data[at + 1] == 0x01
+        if at > end or (has_magic and at + 6 > end):
             states[i] = 3
-            continue
-        stored[i] = uint32_be(data, at + 2)
-        computed[i] = crc32c(data, at + 6, end)
-        states[i] = 0 if stored[i] == computed[i] else 2
+        elif not has_magic:
+            states[i] = 1
+        else:
+            stored[i] = load_uint32(data, at + 2)
+            computed[i] = crc32c_after(np.uint32(0), data, at + 6, end)
+            states[i] = 0 if stored[i] == computed[i] else 2

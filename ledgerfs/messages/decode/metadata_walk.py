@@ -14,11 +14,12 @@ import pyarrow.compute as pc
 from google.protobuf.message import DecodeError
 
 from ledgerfs.formats.array_types import Mask
-from ledgerfs.formats.kernel import inlined_kernel, kernel
+from ledgerfs.formats.kernel import kernel
+from ledgerfs.formats.memory_loads import load_uint32
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.kernels.arrays import borrowed, empty_table
 from ledgerfs.messages.kernels.gather import gather_properties
-from ledgerfs.messages.kernels.wire import ABSENT, field_map, uint32_be, walk_fields
+from ledgerfs.messages.kernels.wire import ABSENT, ACTIONS, field_map, walk_fields
 from ledgerfs.messages.proto.message_metadata_pb2 import MessageMetadataRecord
 
 Int64Table = npt.NDArray[np.int64]
@@ -86,9 +87,9 @@ class Meta(IntEnum):
     KEPT_OF_BATCH = 39  # (ABSENT) anything else: compaction kept only some messages of the batch
 
 
-BROKER_FIELDS = field_map(numbers={1: Meta.BROKER_TIME, 2: Meta.BROKER_INDEX})
+_BROKER_FIELDS = field_map(numbers={1: Meta.BROKER_TIME, 2: Meta.BROKER_INDEX})
 
-MESSAGE_FIELDS = field_map(
+_MESSAGE_FIELDS = field_map(
     numbers={
         2: Meta.SEQUENCE_ID,
         3: Meta.PUBLISH_TIME,
@@ -120,6 +121,7 @@ MESSAGE_FIELDS = field_map(
     counts={4: Meta.PROPERTIES, 13: Meta.ENCRYPTION_KEYS, 31: Meta.KEPT_OF_BATCH},
 )
 
+_FIELDS = np.concatenate([_BROKER_FIELDS, _MESSAGE_FIELDS])
 _DEFAULTS = np.zeros(len(Meta), np.int64)
 _DEFAULTS[
     [
@@ -153,12 +155,10 @@ _KAFKA_FORMATS = pa.array(["kafka", "mixed_kafka"])
 def walk_metadata(batch: EntryBatch) -> Int64Table:
     """Return the table of a batch's entries, shape (columns, entries)."""
     table = empty_table(len(Meta), len(batch))
-    if not len(batch):  # numpy has it contiguous, for which the kernel would be compiled once more
-        return table
     data = np.frombuffer(batch.buffer, np.uint8)
-    if _walk_entries(data, batch.offsets, batch.lengths, table, _DEFAULTS, BROKER_FIELDS, MESSAGE_FIELDS):
-        _look_closer(data, table)
-    return table
+    if _walk_entries(data, batch.offsets, batch.lengths, table, _DEFAULTS, _FIELDS):
+        _look_closer(data, table[:, : len(batch)])
+    return table[:, : len(batch)]
 
 
 def have_sound_metadata(table: Int64Table) -> Mask:
@@ -202,45 +202,50 @@ def _missing_or_not(metadata: npt.NDArray[np.uint8]) -> Status:
 
 
 @kernel
-def _walk_entries(data, offsets, lengths, table, defaults, broker, message):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+def _walk_entries(data, offsets, lengths, table, defaults, fields):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, C901, PLR0912, PLR0917
     """Fill the table; return whether an entry seems to lack a field, or is a batch with properties."""
-    data, table, broker, message = borrowed(data), borrowed(table), borrowed(broker), borrowed(message)  # type: ignore[call-arg]
+    data, table, fields = borrowed(data), borrowed(table), borrowed(fields)  # type: ignore[call-arg]
     is_odd = False
-    for start in range(0, offsets.size, _FILLED_AT_ONCE):
-        stop = min(offsets.size, start + _FILLED_AT_ONCE)
-        for column in range(defaults.size):
-            table[column, start:stop] = defaults[column]
-        for i in range(start, stop):
-            table[0, i] = _walk_entry(data, offsets[i], offsets[i] + lengths[i], table, i, broker, message)
-            is_odd |= table[0, i] == 3 or (table[11, i] > 0 and table[18, i] != ABSENT)
+    for i in range(offsets.size):
+        if i % _FILLED_AT_ONCE == 0:
+            stop = i + _FILLED_AT_ONCE if i + _FILLED_AT_ONCE < offsets.size else offsets.size  # noqa: FURB136  (min is one more function to compile)
+            for column in range(defaults.size):
+                value = defaults[column]
+                for k in range(i, stop):
+                    table[column, k] = value
+        at, end = offsets[i], offsets[i] + lengths[i]
+        # Both messages of an entry are walked at one place, which would be compiled twice otherwise.
+        is_broker = at + 6 <= end and data[at] == 0x0E and data[at + 1] == 0x02
+        status = 0
+        while True:
+            if is_broker:
+                at += 2
+            elif at + 6 <= end and data[at] == 0x0E and data[at + 1] == 0x01:
+                at += 6
+            size = load_uint32(data, at) if at + 4 <= end else end
+            at += 4
+            if size > end - at:
+                status = 1
+                break
+            if not is_broker:
+                table[1, i] = at
+                table[2, i] = table[3, i] = at + size
+                table[4, i] = end
+            if not walk_fields(data, at, at + size, table, i, fields, 0 if is_broker else ACTIONS):
+                status = 1 if is_broker else 2
+                break
+            if not is_broker:
+                break
+            at += size
+            is_broker = False
+        if status == 0:
+            if table[7, i] < 0 or table[9, i] == ABSENT or table[10, i] == ABSENT:
+                status = 3
+            elif not -_LAST_TIME <= table[10, i] <= _LAST_TIME:
+                status = 5
+        table[0, i] = status
+        is_odd |= status == 3 or (table[11, i] > 0 and table[18, i] != ABSENT)
     return is_odd
-
-
-@inlined_kernel
-def _walk_entry(data, at, end, table, i, broker, message):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
-    """Fill the columns of one entry; return its status."""
-    if at + 6 <= end and data[at] == 0x0E and data[at + 1] == 0x02:
-        size = uint32_be(data, at + 2)
-        at += 6
-        if size > end - at or not walk_fields(data, at, at + size, table, i, broker):
-            return 1
-        at += size
-    if at + 6 <= end and data[at] == 0x0E and data[at + 1] == 0x01:
-        at += 6
-    if at + 4 > end:
-        return 1
-    size = uint32_be(data, at)
-    at += 4
-    if size > end - at:
-        return 1
-    table[1, i] = at
-    table[2, i] = table[3, i] = at + size
-    table[4, i] = end
-    if not walk_fields(data, at, at + size, table, i, message):
-        return 2
-    if table[7, i] < 0 or table[9, i] == ABSENT or table[10, i] == ABSENT:
-        return 3
-    return 0 if abs(table[10, i]) <= _LAST_TIME else 5
 
 
 def transactions_of(entries: Int64Table) -> list[tuple[int, int] | None]:

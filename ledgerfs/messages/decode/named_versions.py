@@ -3,11 +3,11 @@
 import numpy as np
 
 from ledgerfs.formats.kernel import inlined_kernel, kernel
-from ledgerfs.formats.memory_loads import load_int64
+from ledgerfs.formats.memory_loads import load_int64, load_uint32
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.decode.metadata_walk import Meta, Status, walk_metadata
 from ledgerfs.messages.kernels.arrays import borrowed
-from ledgerfs.messages.kernels.wire import ABSENT, field_map, uint32_be, walk_fields
+from ledgerfs.messages.kernels.wire import ABSENT, field_map, walk_fields
 
 MOST_NAMED = 1024
 """Of different versions that one call returns, so that garbage takes no time; topics have a few."""
@@ -32,7 +32,7 @@ def versions_and_kafka(batch: EntryBatch) -> tuple[set[int], int]:
 def _metadata_of(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return where an entry's metadata begins, and its size; -1 for none."""
     if at + 6 <= end and data[at] == 0x0E and data[at + 1] == 0x02:
-        size = uint32_be(data, at + 2)
+        size = load_uint32(data, at + 2)  # type: ignore[call-arg, var-annotated]
         if size > end - at - 6:
             return at, np.int64(-1)
         at += 6 + size
@@ -40,7 +40,7 @@ def _metadata_of(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001
         at += 6
     if at + 4 > end:
         return at, np.int64(-1)
-    size = uint32_be(data, at)
+    size = load_uint32(data, at)  # type: ignore[call-arg]
     return at + 4, size if size <= end - at - 4 else np.int64(-1)
 
 
@@ -54,7 +54,7 @@ def _find(data, offsets, lengths, table, fields, found):  # type: ignore[no-unty
         at, size = _metadata_of(data, offsets[i], offsets[i] + lengths[i])
         table[1, 0] = table[3, 0] = 0
         table[2, 0] = ABSENT
-        if size < 0 or not walk_fields(data, at, at + size, table, 0, fields):
+        if size < 0 or not walk_fields(data, at, at + size, table, np.int64(0), fields, np.int64(0)):
             continue
         may_be_kafka |= table[3, 0] > 0 and table[2, 0] != ABSENT
         if table[1, 0] != 8:

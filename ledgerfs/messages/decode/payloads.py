@@ -110,7 +110,7 @@ class PlainPayloads:
 
         If no key is given for a message, or a part of one, ``on_encrypted`` decides: raise, null its value, or skip it.
         """
-        encrypted = np.flatnonzero(self.entries[Meta.ENCRYPTION_KEYS] > 0)
+        encrypted = (self.entries[Meta.ENCRYPTION_KEYS] > 0).nonzero()[0]
         if decrypt is None and on_encrypted != "raise":
             self.sealed[encrypted] = True
         else:
@@ -125,7 +125,7 @@ class PlainPayloads:
                 self.entries[column, self.sealed] = value
 
     def _join(self, chunks: ChunkJoiner) -> None:
-        for row in np.flatnonzero((self.entries[Meta.CHUNKS] > 1) & self.keep).tolist():
+        for row in ((self.entries[Meta.CHUNKS] > 1) & self.keep).nonzero()[0].tolist():
             entry = self.entries[:, row]
             identity = bytes(self.work.view(*_range(entry, Meta.CHUNKED_ID_AT, Meta.CHUNKED_ID_SIZE)))
             position, number, count = (
@@ -153,14 +153,14 @@ class PlainPayloads:
         self.count(limit)
         is_believed = (sizes >= 0) & (sizes <= min(limit, BELIEVED))
         is_native = np.isin(codecs, list(native_codecs()))
-        for row in np.flatnonzero(is_compressed & self.keep & ~(is_native & is_believed)).tolist():
+        for row in (is_compressed & self.keep & ~(is_native & is_believed)).nonzero()[0].tolist():
             self._decompress(row, limit)
 
     def count(self, limit: int) -> None:
         """Fail batches with a large claim whose rows would take more than ``limit`` bytes."""
         most = most_messages(limit)
         is_large = (self.entries[Meta.COMPRESSION] != 0) & (self.entries[Meta.UNCOMPRESSED_SIZE] > BELIEVED)
-        for row in np.flatnonzero(is_large & (self.entries[Meta.BATCH_SIZE] > most) & self.keep).tolist():
+        for row in (is_large & (self.entries[Meta.BATCH_SIZE] > most) & self.keep).nonzero()[0].tolist():
             messages = int(self.entries[Meta.BATCH_SIZE, row])
             error = too_large(
                 f"a batch of {messages} messages takes {COST_OF_MESSAGE} bytes for each",

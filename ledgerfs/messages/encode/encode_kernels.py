@@ -6,7 +6,7 @@ offsets, valid), then numbers, properties, and whether keys are base64. The fiel
 
 import numpy as np
 
-from ledgerfs.formats.crc import crc32c
+from ledgerfs.formats.crc import crc32c_after
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.memory_loads import load_int64
 from ledgerfs.messages.kernels.arrays import borrowed, copy_bytes
@@ -239,7 +239,7 @@ def _write_frame(out, at, entry_id, head, body, end):  # type: ignore[no-untyped
     out[at + 12] = 0x0E
     out[at + 13] = 0x01
     write_int32_be(out, head - 4, body - head)
-    write_int32_be(out, at + 14, np.int64(crc32c(out, head - 4, end)))
+    write_int32_be(out, at + 14, np.int64(crc32c_after(np.uint32(0), out, head - 4, end)))
 
 
 @inlined_kernel

@@ -62,6 +62,38 @@ def trailing_zeros(typingctx, word):  # type: ignore[no-untyped-def]  # noqa: AN
     return types.int64(types.int64), codegen
 
 
+def _converted(to: str, kind: ir.Type) -> Any:  # noqa: ANN401  (numba's and llvmlite's)
+    """Return the code that makes a real number of another, ``to`` the operation of llvmlite, and then an int64 of its bits."""
+
+    def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, ARG001
+        given = arguments[0]
+        if to == "fpext":
+            given = builder.bitcast(builder.trunc(given, ir.IntType(32)), ir.FloatType())
+        bits = ir.IntType(32 if isinstance(kind, ir.FloatType) else 64)
+        word = builder.bitcast(getattr(builder, to)(given, kind), bits)
+        return word if bits.width == 64 else builder.sext(word, ir.IntType(64))
+
+    return codegen
+
+
+@intrinsic
+def float_of_long(typingctx, number):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, ARG001
+    """Return the bits of the float32 that is nearest to an int64, as an int64."""
+    return types.int64(types.int64), _converted("sitofp", ir.FloatType())
+
+
+@intrinsic
+def double_of_long(typingctx, number):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, ARG001
+    """Return the bits of the float64 that is nearest to an int64."""
+    return types.int64(types.int64), _converted("sitofp", ir.DoubleType())
+
+
+@intrinsic
+def double_of_float(typingctx, bits):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, ARG001
+    """Return the bits of the float64 that equals the float32 whose bits are the lowest of an int64."""
+    return types.int64(types.int64), _converted("fpext", ir.DoubleType())
+
+
 def empty(size: int, dtype: Any) -> "npt.NDArray[Any]":  # noqa: ANN401  (any type of numpy)
     """Return an array of ``size`` items, of any content."""
     kind = np.dtype(dtype)
@@ -69,10 +101,10 @@ def empty(size: int, dtype: Any) -> "npt.NDArray[Any]":  # noqa: ANN401  (any ty
 
 
 def empty_table(columns: int, rows: int) -> npt.NDArray[np.int64]:
-    """Return an array of shape (columns, rows), of any content."""
+    """Return an array of shape (columns, at least rows), of any content: whole, kernels are compiled for one type of array alone."""
     # A row more or less than a multiple of the page would let all columns compete for the same lines of the CPU's cache.
     stride = -(-rows // 512) * 512 + 8
-    return empty(columns * stride, np.int64).reshape(columns, stride)[:, :rows]
+    return empty(columns * stride, np.int64).reshape(columns, stride)
 
 
 def spans(sizes: npt.NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:

@@ -8,13 +8,15 @@ import pyarrow as pa
 
 from ledgerfs.errors import CorruptObjectError
 from ledgerfs.formats.array_types import Bytes, Int64, Mask
-from ledgerfs.formats.kernel import inlined_kernel, kernel
+from ledgerfs.formats.kernel import kernel
 from ledgerfs.formats.memory_loads import load_int64
 from ledgerfs.messages.kernels.arrays import borrowed, copy_bytes, empty
-from ledgerfs.messages.kernels.wire import ABSENT, read_varint, skip_fixed
+from ledgerfs.messages.kernels.wire import ABSENT, field_map, read_varint, skip_fixed, walk_fields
 
 _LARGEST_COLUMN = 2**31 - 1
 _MOST_MICROSECONDS = 2**63 // 1000
+_PAIR = field_map(places={1: 0, 2: 2})
+"""Key and value of a property."""
 
 
 def gather_bytes(data: Bytes, at: Int64, size: Int64, valid: Mask | None = None) -> pa.Array:
@@ -53,11 +55,11 @@ def gather_properties(data: Bytes, at: Int64, end: Int64, fields: Int64, counts:
     """
     offsets = _offsets(counts)
     total = int(offsets[-1])
-    places = empty(4 * total, np.int64).reshape(total, 4)
+    places = empty(4 * total, np.int64).reshape(4, total)
     places.fill(0)
-    _find_properties(data, at, end, fields, offsets, places)
-    keys = gather_text(data, places[:, 0], places[:, 1])
-    values = gather_text(data, places[:, 2], places[:, 3])
+    _find_properties(data, at, end, fields, offsets, places, _PAIR)
+    keys = gather_text(data, places[0], places[1])
+    values = gather_text(data, places[2], places[3])
     return pa.MapArray.from_arrays(pa.array(offsets), keys, values)
 
 
@@ -68,8 +70,14 @@ def are_equal(data: Bytes, at: Int64, size: Int64) -> bool:
 
 def gather_times(milliseconds: Int64, absent: int = ABSENT) -> tuple[pa.Array, int]:
     """Return times, null where ``absent``, and where a 64-bit count of microseconds overflows; and how many do."""
-    microseconds, valid = empty(milliseconds.size, np.int64), empty(milliseconds.size, np.bool_)
-    overflown = _to_microseconds(milliseconds, absent, microseconds, valid)
+    valid, overflown = milliseconds != absent, 0
+    if milliseconds.min(initial=0) <= -_MOST_MICROSECONDS or milliseconds.max(initial=0) >= _MOST_MICROSECONDS:
+        fitting = (milliseconds > -_MOST_MICROSECONDS) & (milliseconds < _MOST_MICROSECONDS)
+        overflown = int(np.count_nonzero(valid & ~fitting))
+        valid &= fitting
+    microseconds = empty(milliseconds.size, np.int64)
+    np.multiply(milliseconds, 1000, out=microseconds)
+    microseconds[~valid] = 0
     return masked(microseconds, valid, pa.timestamp("us", tz="UTC")), overflown
 
 
@@ -136,81 +144,45 @@ def _copy_all(data, at, offsets, target):  # type: ignore[no-untyped-def]  # noq
 
 @kernel
 def _are_equal(data, at, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Compare eight bytes at a time, the last eight once more."""
     data = borrowed(data)  # type: ignore[call-arg]
-    for i in range(1, at.size):  # noqa: SIM110  (numba compiles loops)
-        if size[i] != size[0] or not _is_same(data, at[0], at[i], size[0]):
+    for i in range(1, at.size):
+        one, other = at[0], at[i]
+        last = size[0] - 8
+        if size[i] != size[0]:
             return False
+        for k in range(0, last, 8):
+            if load_int64(data, one + k) != load_int64(data, other + k):
+                return False
+        if last >= 0:
+            if load_int64(data, one + last) != load_int64(data, other + last):
+                return False
+            continue
+        for k in range(size[0]):
+            if data[one + k] != data[other + k]:
+                return False
     return True
 
 
-@inlined_kernel
-def _is_same(data, one, other, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Compare eight bytes at a time, the last eight once more."""
-    if size < 8:
-        for k in range(size):  # noqa: SIM110
-            if data[one + k] != data[other + k]:
-                return False
-        return True
-    for k in range(0, size - 8, 8):
-        if load_int64(data, one + k) != load_int64(data, other + k):  # type: ignore[call-arg]
-            return False
-    last = size - 8
-    return load_int64(data, one + last) == load_int64(data, other + last)  # type: ignore[call-arg]
-
-
 @kernel
-def _to_microseconds(milliseconds, absent, microseconds, valid):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    overflown = 0
-    for i in range(milliseconds.size):
-        value = milliseconds[i]
-        valid[i] = value != absent and -_MOST_MICROSECONDS < value < _MOST_MICROSECONDS
-        microseconds[i] = value * 1000 if valid[i] else 0
-        overflown += value != absent and not valid[i]
-    return overflown
-
-
-@kernel
-def _find_properties(data, at, end, fields, offsets, places):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
-    """Find key and value of each property, in metadata whose bounds an earlier walk has checked."""
-    data, places = borrowed(data), borrowed(places)  # type: ignore[call-arg]
+def _find_properties(data, at, end, fields, offsets, places, pair):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    """Find key and value of each property up to the first field that breaks the bounds of its message."""
+    data, places, pair = borrowed(data), borrowed(places), borrowed(pair)  # type: ignore[call-arg]
     for i in range(at.size):
-        row = np.int64(offsets[i])
+        row, stop = np.int64(offsets[i]), np.int64(offsets[i + 1])
         position = at[i]
-        while row < offsets[i + 1] and 0 <= position < end[i]:
+        while row < stop and 0 <= position < end[i]:
             tag, position = read_varint(data, position, end[i])
-            if position >= 0 and tag & 7 == 2:
-                size, start = read_varint(data, position, end[i])
-                if tag >> 3 == fields[i]:
-                    _find_pair(data, start, start + size, places, row)
-                    row += 1
-            position = _after_field(data, position, end[i], tag & 7)
-
-
-@kernel
-def _find_pair(data, at, end, places, row):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Fill a row from a property, up to the first field that breaks its bounds."""
-    while 0 <= at < end:
-        tag, at = read_varint(data, at, end)
-        if at < 0:
-            return
-        after = _after_field(data, at, end, tag & 7)
-        if after >= 0 and (tag == 0x0A or tag == 0x12):  # noqa: PLR1714  (numba compiles this, not a membership)
-            column = 0 if tag == 0x0A else 2
-            size, start = read_varint(data, at, end)
-            places[row, column] = start
-            places[row, column + 1] = size
-        at = after
-
-
-@kernel
-def _after_field(data, at, end, wire_type):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return the index after the value of a field, or -1."""
-    if at < 0:
-        return -1
-    if wire_type == 0:
-        _, at = read_varint(data, at, end)
-        return at
-    if wire_type == 2:
-        size, at = read_varint(data, at, end)
-        return at + size if at >= 0 and 0 <= size <= end - at else -1
-    return skip_fixed(at, end, wire_type)
+            wire_type = tag & 7
+            if position < 0 or (wire_type != 0 and wire_type != 2):  # noqa: PLR1714  (numba compiles this, not a membership)
+                position = skip_fixed(position, end[i], wire_type) if position >= 0 else position
+                continue
+            size, position = read_varint(data, position, end[i])
+            if wire_type == 0 or position < 0:
+                continue
+            if size < 0 or size > end[i] - position:
+                break
+            if tag >> 3 == fields[i]:
+                walk_fields(data, position, position + size, places, row, pair, np.int64(0))
+                row += 1
+            position += size

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from ledgerfs.formats.kernel import inlined_kernel, kernel
-from ledgerfs.formats.memory_loads import load_little_int64, load_uint32
+from ledgerfs.formats.kernel import inlined_kernel, inner_kernel
+from ledgerfs.formats.memory_loads import load_little_int64
 from ledgerfs.messages.kernels.arrays import trailing_zeros
 
 ABSENT = -(2**63)
@@ -19,7 +19,8 @@ _SEVEN_BITS = 0x7F7F7F7F7F7F7F7F
 """Of each byte of a varint."""
 _SKIPPED = -1
 _COUNTED = 64
-_HIGHEST_FIELD = 40
+ACTIONS = 8 * 40
+"""Size of a `field_map`, by the highest number of a field."""
 
 Columns = npt.NDArray[np.int64]
 
@@ -41,7 +42,7 @@ def field_map(
         {field number: column that counts how often its bytes occur}.
 
     """
-    actions = np.full(8 * _HIGHEST_FIELD, _SKIPPED, np.int64)
+    actions = np.full(ACTIONS, _SKIPPED, np.int64)
     for columns, wire_type, kind in ((numbers, 0, 0), (places, 2, 0), (counts, 2, _COUNTED)):
         for field, column in (columns or {}).items():
             actions[8 * field + wire_type] = column + kind
@@ -56,7 +57,7 @@ def read_varint(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001,
     return _read_long_varint(data, at, end)
 
 
-@kernel
+@inner_kernel
 def _read_long_varint(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     if end - at >= 8:
         word = load_little_int64(data, at)  # type: ignore[call-arg, var-annotated]
@@ -82,19 +83,16 @@ def _read_long_varint(data, at, end):  # type: ignore[no-untyped-def]  # noqa: A
 
 
 @inlined_kernel
-def uint32_be(data, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Return four bytes, big-endian, as int64; the caller has checked the bounds."""
-    return np.int64(load_uint32(data, at))  # type: ignore[call-arg]
+def walk_fields(data, at, end, table, row, actions, first):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, C901, PLR0917
+    """Store the fields of the message in ``data[at:end]`` in a row of ``table[column, row]``; return whether it is well formed.
 
-
-@inlined_kernel
-def walk_fields(data, at, end, table, row, actions):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, C901, PLR0917
-    """Store the fields of the message in ``data[at:end]`` in a row of ``table[column, row]``; return whether it is well formed."""
+    ``actions[first:]`` begins with a `field_map`.
+    """
     while at < end:
         tag, at = read_varint(data, at, end)
         if at < 0 or tag < 8:
             return False
-        action = actions[tag] if tag < actions.size else -1
+        action = actions[first + tag] if tag < ACTIONS else -1
         wire_type = tag & 7
         if wire_type == 0:
             value, at = read_varint(data, at, end)

@@ -8,11 +8,12 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from ledgerfs.formats.crc import crc32c
-from ledgerfs.formats.kernel import inlined_kernel, kernel
+from ledgerfs.formats.crc import crc32c_after
+from ledgerfs.formats.kernel import inlined_kernel, inner_kernel
+from ledgerfs.formats.memory_loads import load_uint32
 from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
 from ledgerfs.messages.kernels.arrays import copy_bytes
-from ledgerfs.messages.kernels.wire import read_varint, skip_fixed, uint32_be
+from ledgerfs.messages.kernels.wire import read_varint, skip_fixed
 
 _HIGHEST_FIELD = 40
 
@@ -42,7 +43,7 @@ def next_field(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, 
     return tag, at, skip_fixed(at, end, wire_type)
 
 
-@kernel
+@inner_kernel
 def put_kept_fields(out, to, data, at, end, drops):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
     """Copy the fields of the message in ``data[at:end]`` except those in ``drops``, byte for byte; return the index after them."""
     kept_from = at
@@ -101,7 +102,7 @@ def put_integer(out, to, value, size):  # type: ignore[no-untyped-def]  # noqa: 
 def after_broker_metadata(data, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """Return the index after the broker's metadata of an entry that was walked before: of its checksum, if it has one."""
     if data[at] == 0x0E and data[at + 1] == 0x02:
-        return at + 6 + uint32_be(data, at + 2)
+        return at + 6 + load_uint32(data, at + 2)  # type: ignore[call-arg]
     return at
 
 
@@ -118,7 +119,7 @@ def finish_record(out, start, metadata_at, metadata_end, end, has_checksum, entr
     """Fill in the sizes and the checksum of the record in ``out[start:end]``."""
     put_integer(out, metadata_at - 4, metadata_end - metadata_at, 4)
     if has_checksum:
-        put_integer(out, metadata_at - 8, np.int64(crc32c(out, metadata_at - 4, end)), 4)
+        put_integer(out, metadata_at - 8, np.int64(crc32c_after(np.uint32(0), out, metadata_at - 4, end)), 4)
     put_record_header(out, start, end - start - RECORD_HEADER_BYTES, entry_id)
 
 

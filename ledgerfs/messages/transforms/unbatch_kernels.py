@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ledgerfs.formats.array_types import Bytes, Int64
-from ledgerfs.formats.kernel import inlined_kernel, kernel
+from ledgerfs.formats.kernel import inlined_kernel, inner_kernel, kernel
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta
 from ledgerfs.messages.kernels.arrays import borrowed, empty
 from ledgerfs.messages.kernels.wire import ABSENT
@@ -116,7 +116,7 @@ def write_units(sources, units, tables, buffers, wanted):  # type: ignore[no-unt
     return to
 
 
-@kernel
+@inner_kernel
 def _put_message(out, start, sources, tables, m, payload, wanted):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
     """Write a message of a batch as an entry; return the index after it."""
     entries, messages, fronts = tables

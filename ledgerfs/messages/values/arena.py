@@ -6,6 +6,7 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ledgerfs.errors import CorruptObjectError
 from ledgerfs.formats.array_types import Bytes, Int64, Mask
@@ -226,9 +227,11 @@ def _are_last_of_keys(keys: pa.Array, offsets: npt.NDArray[np.int32]) -> Mask:
     """Return which keys of the maps ``keys[offsets[i] : offsets[i + 1]]`` are not followed by an equal one."""
     last = np.ones(len(keys), np.bool_)
     encoded = keys.dictionary_encode()
-    # One item more: kernels do not write to memory of no bytes.
-    seen = np.zeros(len(encoded.dictionary) + 1, np.int64)
-    _mark_earlier(np.array(encoded.indices, np.int64), offsets, seen, last)
+    lists = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
+    pairs = lists * np.int64(len(encoded.dictionary)) + np.asarray(encoded.indices)
+    if pc.count_distinct(pa.array(pairs)).as_py() < pairs.size:
+        last[:] = False
+        last[pairs.size - 1 - np.unique(pairs[::-1], return_index=True)[1]] = True
     return last
 
 
@@ -263,17 +266,6 @@ def _to_uuids(data: Bytes, at: Int64, size: Int64, valid: Mask | None) -> pa.Arr
     """Return the texts of UUIDs, sixteen bytes each; a value that is not there has the size 0."""
     found = _to_fixed(data, at, size, valid, pa.binary(16)).to_pylist()
     return pa.array([None if one is None else str(UUID(bytes=one)) for one in found], pa.string())
-
-
-@kernel
-def _mark_earlier(numbers, offsets, seen, last):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Clear ``last`` for each number that comes again in its list."""
-    for i in range(offsets.size - 1):
-        for k in range(offsets[i + 1] - 1, offsets[i] - 1, -1):
-            number = numbers[k]
-            if seen[number] == i + 1:
-                last[k] = False
-            seen[number] = i + 1
 
 
 @kernel

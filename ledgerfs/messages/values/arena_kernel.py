@@ -1,12 +1,8 @@
-"""What kernels do with an arena: words that they append to its nodes, and take back.
-
-``words`` and ``nodes`` are those of `ledgerfs.messages.values.arena.Arena`. A node that has no room is told; what was appended before
-can be taken back.
-"""
+"""What kernels append to the nodes of an arena: ``words`` and ``nodes`` are those of `ledgerfs.messages.values.arena.Arena`."""
 
 import numpy as np
 
-from ledgerfs.formats.kernel import inlined_kernel
+from ledgerfs.formats.kernel import inlined_kernel, inner_kernel
 from ledgerfs.messages.values.arena import END, NEXT
 
 
@@ -33,7 +29,7 @@ def append_place(words, nodes, node, start, size):  # type: ignore[no-untyped-de
     return True
 
 
-@inlined_kernel
+@inner_kernel
 def append_blanks(tables, at, count, words, nodes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """Append zeros to nodes: ``tables`` has each and its words, one or two, from ``at`` on. Return the one that has no room, or -1."""
     for k in range(at, at + 2 * count, 2):
@@ -45,17 +41,3 @@ def append_blanks(tables, at, count, words, nodes):  # type: ignore[no-untyped-d
         words[place + size - 1] = 0
         nodes[node, NEXT] = place + size
     return np.int64(-1)
-
-
-@inlined_kernel
-def keep(nodes, saved):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Keep how much each node has before a row."""
-    for node in range(saved.size):
-        saved[node] = nodes[node, NEXT]
-
-
-@inlined_kernel
-def take_back(nodes, saved):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Take back what was appended since."""
-    for node in range(saved.size):
-        nodes[node, NEXT] = saved[node]

@@ -7,41 +7,49 @@ from enum import IntEnum
 
 import numpy as np
 
-from ledgerfs.formats.kernel import inlined_kernel, kernel
+from ledgerfs.formats.kernel import inlined_kernel, inner_kernel, kernel
 from ledgerfs.formats.memory_loads import load_little_int32, load_little_int64
-from ledgerfs.messages.kernels.arrays import borrowed
+from ledgerfs.messages.kernels.arrays import borrowed, double_of_float, double_of_long, float_of_long
 from ledgerfs.messages.kernels.wire import read_varint
-from ledgerfs.messages.values.arena_kernel import append, append_blanks, append_place, keep, take_back
+from ledgerfs.messages.values.arena import END, NEXT
+from ledgerfs.messages.values.arena_kernel import append_blanks
 from ledgerfs.messages.values.value_program import Reason
 
 MOST_EMPTY_WORK = 1 << 12
 """Most instructions and words of a payload's items that have no bytes, whose number its size does not bound."""
 STACK = 3 << 10
 """Words of the stack: three for each list or recursion that is open."""
-_FULL = -1
+_FULL = -2
+"""Reason of a row for which a node has no room; -1 is `NULL`."""
 _MOST_BYTES = 10
 """Of a varint; the last of so many has one bit."""
-_TRUNCATED, _BAD_NUMBER = int(Reason.TRUNCATED), int(Reason.BAD_NUMBER)
+# Plain integers: kernels that convert members of an enumeration take longer to compile.
+_TRUNCATED, _TRAILING, _TOO_DEEP = int(Reason.TRUNCATED), int(Reason.TRAILING), int(Reason.TOO_DEEP)
+_BAD_NUMBER, _BAD_BOOLEAN, _BAD_BRANCH = int(Reason.BAD_NUMBER), int(Reason.BAD_BOOLEAN), int(Reason.BAD_BRANCH)
+_BAD_SYMBOL, _BAD_COUNT, _OUT_OF_RANGE = int(Reason.BAD_SYMBOL), int(Reason.BAD_COUNT), int(Reason.OUT_OF_RANGE)
 
 
 class Do(IntEnum):
-    """Instructions; with a node of -1 they append nothing. In brackets their two arguments."""
+    """Instructions; with a node of -1 they append nothing. In brackets their two arguments.
 
-    END = 0
-    LONG = 1  # (range of a time of day, or 0)
-    INT = 2  # (the same)
-    SPAN = 3
-    FIXED = 4  # (bytes)
-    DOUBLE = 5
-    FLOAT = 6
-    BOOLEAN = 7
-    SYMBOL = 8  # (table of symbols, how many)
-    DECIMAL = 9  # (table of the largest one, bytes of a fixed one or -1)
-    LONG_TO_FLOAT = 10  # (1 for an int)
-    LONG_TO_DOUBLE = 11  # (the same)
+    Those up to `UNION`, and decimals of any size, begin with a varint.
+    """
+
+    LONG = 0  # (range of a time of day, or 0)
+    INT = 1  # (the same)
+    SPAN = 2
+    OPTION = 3  # (branch of null, table of blanks, how many, and the address after the value)
+    SYMBOL = 4  # (table of symbols, how many)
+    LONG_TO_FLOAT = 5  # (1 for an int)
+    LONG_TO_DOUBLE = 6  # (the same)
+    UNION = 7  # (table of addresses, how many)
+    END = 8
+    FIXED = 9  # (bytes)
+    DOUBLE = 10
+    FLOAT = 11
     FLOAT_TO_DOUBLE = 12
-    OPTION = 13  # (branch of null, table of blanks, how many, and the address after the value)
-    UNION = 14  # (table of addresses, how many)
+    BOOLEAN = 13
+    DECIMAL = 14  # (table of the largest one, bytes of a fixed one or -1)
     ITEMS = (
         15  # (least bytes of an item, or what one without bytes costs, as a negative number; address after the items)
     )
@@ -58,43 +66,161 @@ class Do(IntEnum):
 
 
 @kernel
-def run_avro(program, data, starts, ends, arena, reasons, first, scratch):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
-    """Decode the payloads ``data[starts[i] : ends[i]]`` from the row ``first`` on; null where ``reasons`` is not 0 already.
+def run_avro(program, data, starts, ends, arena, reasons, first_row, scratch):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, C901, PLR0912, PLR0915, PLR0917
+    """Decode the payloads ``data[starts[i] : ends[i]]`` from the row ``first_row`` on; null where ``reasons`` is not 0 already.
 
     ``scratch`` is a stack, and a word for each node. Returns the row at which a node has no room left, and that node; otherwise the number
     of rows.
     """
-    code = borrowed(program[0])  # type: ignore[call-arg, var-annotated]
-    tables = borrowed(program[1])
-    roots = borrowed(program[2])
-    words = borrowed(arena[0])
-    nodes = borrowed(arena[1])
-    stack = borrowed(scratch[0])
-    saved = borrowed(scratch[1])
-    data = borrowed(data)
-    for row in range(first, starts.size):
-        if reasons[row] == 0:
-            keep(nodes, saved)
-            reason, node = _run(code, tables, data, starts[row], ends[row], words, nodes, stack)
-            if reason == 0:
-                continue
-            take_back(nodes, saved)
+    code, tables, roots = borrowed(program[0]), borrowed(program[1]), borrowed(program[2])  # type: ignore[call-arg, var-annotated]
+    words, nodes, data = borrowed(arena[0]), borrowed(arena[1]), borrowed(data)
+    stack, saved = borrowed(scratch[0]), borrowed(scratch[1])
+    for row in range(first_row, starts.size):
+        for other in range(saved.size):
+            saved[other] = nodes[other, NEXT]
+        reason, at, end = reasons[row], starts[row], ends[row]
+        node = pc = top = empty_work = np.int64(0)
+        # All instructions append at one place below, and most read their number at one above: each more takes as long to compile as all.
+        while reason == 0:
+            do, node, first, second = code[pc, 0], code[pc, 1], code[pc, 2], code[pc, 3]
+            pc += 1
+            appended = blanks = blanks_at = word = size = np.int64(0)
+            if do <= Do.UNION or (do == Do.DECIMAL and second < 0):
+                word, at = _zigzag(data, at, end)
+                if at < 0:
+                    reason = _TRUNCATED
+                    break
+            if do == Do.LONG or do == Do.INT:  # noqa: PLR1714  (numba compiles this, not a membership)
+                if do == Do.INT and word != np.int64(np.int32(word)):
+                    reason = _BAD_NUMBER
+                elif first > 0 and not 0 <= word < first:
+                    reason = _OUT_OF_RANGE
+                appended = 1
+            elif do == Do.SPAN or do == Do.FIXED:  # noqa: PLR1714
+                appended, size = 2, word if do == Do.SPAN else first
+                if size < 0 or size > end - at:
+                    reason = _TRUNCATED
+                word = at
+                at += size
+            elif do == Do.OPTION:
+                if word != 0 and word != 1:  # noqa: PLR1714
+                    reason = _BAD_BRANCH
+                elif word == first:
+                    blanks_at, blanks, pc = tables[second], tables[second + 1], tables[second + 2]
+                appended, word = 1, np.int64(word != first)
+            elif do == Do.SYMBOL or do == Do.UNION:  # noqa: PLR1714
+                if not 0 <= word < second:
+                    reason = _BAD_SYMBOL if do == Do.SYMBOL else _BAD_BRANCH
+                elif do == Do.UNION:
+                    pc = tables[first + word]
+                else:
+                    appended, word = 1, tables[first + word]
+                    reason = -word if word < 0 else reason
+            elif do == Do.END:
+                if at != end:
+                    reason = _TRAILING
+                break
+            elif do == Do.DOUBLE:
+                if end - at < 8:
+                    reason = _TRUNCATED
+                else:
+                    appended, word = 1, load_little_int64(data, at)
+                    at += 8
+            elif do == Do.FLOAT or do == Do.FLOAT_TO_DOUBLE:  # noqa: PLR1714
+                if end - at < 4:
+                    reason = _TRUNCATED
+                else:
+                    appended, word = 1, np.int64(load_little_int32(data, at))
+                    word = double_of_float(word) if do == Do.FLOAT_TO_DOUBLE else word
+                    at += 4
+            elif do == Do.ITEMS or do == Do.NEXT_ITEM:  # noqa: PLR1714
+                if do == Do.NEXT_ITEM:
+                    stack[top - 2] -= 1
+                elif top + 3 > stack.size:
+                    reason = _TOO_DEEP
+                    break
+                else:
+                    stack[top] = pc
+                    stack[top + 1] = stack[top + 2] = 0
+                    top += 3
+                if stack[top - 2] > 0:
+                    pc = stack[top - 3]
+                    continue
+                word, at = _block_of_items(data, at, end, first, MOST_EMPTY_WORK - empty_work)
+                if at < 0:
+                    reason = _TRUNCATED if word == 0 else _BAD_COUNT
+                elif word > 0:
+                    empty_work += word * -first if first < 0 else 0
+                    stack[top - 2] = word
+                    stack[top - 1] += word
+                    pc = stack[top - 3]
+                else:
+                    top -= 3
+                    appended, pc, word = 1, second, stack[top + 2]
+            elif do == Do.BOOLEAN:
+                if at >= end:
+                    reason = _TRUNCATED
+                elif data[at] > 1:
+                    reason = _BAD_BOOLEAN
+                else:
+                    appended, word = 1, np.int64(data[at])
+                    at += 1
+            elif do == Do.JUMP:
+                pc = first
+            elif do == Do.WORD:
+                appended, word = 1, first
+            elif do == Do.BLANKS:
+                blanks_at, blanks = first, second
+            elif do == Do.CONSTANT:
+                appended, word, size = 2, data.size + first, second
+            elif do == Do.FAIL:
+                reason = first
+            elif do == Do.CALL or do == Do.RAW:  # noqa: PLR1714
+                if top + 3 > stack.size:
+                    reason = _TOO_DEEP
+                    break
+                stack[top] = pc if do == Do.CALL else at
+                top += 3
+                pc = first if do == Do.CALL else pc
+            elif do == Do.RETURN:
+                top -= 3
+                pc = stack[top]
+            elif do == Do.END_RAW:
+                top -= 3
+                appended, word, size = 2, stack[top], at - stack[top]
+            elif do == Do.DECIMAL:
+                appended, size = 2, word if second < 0 else second
+                if size < 0 or size > end - at:
+                    reason = _TRUNCATED
+                elif not _is_decimal(data, at, size, tables, first):
+                    reason = _OUT_OF_RANGE
+                word = at
+                at += size
+            elif first > 0 and word != np.int64(np.int32(word)):
+                reason = _BAD_NUMBER
+            else:
+                appended, word = 1, float_of_long(word) if do == Do.LONG_TO_FLOAT else double_of_long(word)
+            if reason != 0:
+                break
+            if appended > 0 and node >= 0:
+                place = nodes[node, NEXT]
+                if place + appended > nodes[node, END]:
+                    reason = _FULL
+                    break
+                words[place + appended - 1] = size
+                words[place] = word
+                nodes[node, NEXT] = place + appended
+            if blanks > 0:
+                node = append_blanks(tables, blanks_at, blanks, words, nodes)
+                reason = _FULL if node >= 0 else 0
+        if reason != 0:
+            for other in range(saved.size):
+                nodes[other, NEXT] = saved[other]
             if reason == _FULL:
                 return row, node
             reasons[row] = reason
-        append_blanks(roots, np.int64(0), roots.size // 2, words, nodes)
-    return starts.size, -1
-
-
-@inlined_kernel
-def _append(words, nodes, node, word):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Append a word where a node is wanted; return whether there was room for it."""
-    return node < 0 or append(words, nodes, node, word)
-
-
-@inlined_kernel
-def _append_place(words, nodes, node, start, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    return node < 0 or append_place(words, nodes, node, start, size)
+            append_blanks(roots, np.int64(0), roots.size // 2, words, nodes)
+    return starts.size, np.int64(-1)
 
 
 @inlined_kernel
@@ -106,151 +232,7 @@ def _zigzag(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN
     return ((number >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(number & 1), after
 
 
-@inlined_kernel
-def _run(code, tables, data, at, end, words, nodes, stack):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, C901, PLR0911, PLR0912, PLR0915, PLR0917
-    """Decode one payload; return 0 or the reason why not, and the node that has no room for it, or -1."""
-    pc = np.int64(0)
-    top = np.int64(0)
-    empty_work = np.int64(0)
-    while True:
-        do, node, first, second = code[pc, 0], code[pc, 1], code[pc, 2], code[pc, 3]
-        pc += 1
-        has_room = True
-        if do == Do.LONG or do == Do.INT:  # noqa: PLR1714  (numba compiles this, not a membership)
-            number, at = _zigzag(data, at, end)
-            if at < 0:
-                return Reason.TRUNCATED, node
-            if do == Do.INT and number != np.int64(np.int32(number)):
-                return Reason.BAD_NUMBER, node
-            if first > 0 and not 0 <= number < first:
-                return Reason.OUT_OF_RANGE, node
-            has_room = _append(words, nodes, node, number)
-        elif do == Do.SPAN:
-            number, at = _zigzag(data, at, end)
-            if at < 0 or number < 0 or number > end - at:
-                return Reason.TRUNCATED, node
-            has_room = _append_place(words, nodes, node, at, number)
-            at += number
-        elif do == Do.OPTION:
-            number, at = _zigzag(data, at, end)
-            if at < 0:
-                return Reason.TRUNCATED, node
-            if number != 0 and number != 1:  # noqa: PLR1714
-                return Reason.BAD_BRANCH, node
-            has_room = _append(words, nodes, node, np.int64(number != first))
-            if number == first:
-                pc = tables[second + 2]
-                without = append_blanks(tables, tables[second], tables[second + 1], words, nodes)
-                if without >= 0:
-                    return _FULL, without
-        elif do == Do.DOUBLE:
-            if end - at < 8:
-                return Reason.TRUNCATED, node
-            has_room = _append(words, nodes, node, load_little_int64(data, at))  # type: ignore[call-arg]
-            at += 8
-        elif do == Do.SYMBOL:
-            number, at = _zigzag(data, at, end)
-            if at < 0:
-                return Reason.TRUNCATED, node
-            if not 0 <= number < second:
-                return Reason.BAD_SYMBOL, node
-            number = tables[first + number]
-            if number < 0:
-                return -number, node
-            has_room = _append(words, nodes, node, number)
-        elif do == Do.END:
-            return (0, -1) if at == end else (Reason.TRAILING, -1)
-        elif do == Do.ITEMS or do == Do.NEXT_ITEM:  # noqa: PLR1714
-            if do == Do.ITEMS:
-                if top + 3 > stack.size:
-                    return Reason.TOO_DEEP, node
-                stack[top] = pc
-                stack[top + 1] = 0
-                stack[top + 2] = 0
-                top += 3
-            else:
-                stack[top - 2] -= 1
-            if stack[top - 2] > 0:
-                pc = stack[top - 3]
-                continue
-            number, at = _block_of_items(data, at, end, first, MOST_EMPTY_WORK - empty_work)
-            if at < 0:
-                return Reason.TRUNCATED if number == 0 else Reason.BAD_COUNT, node
-            if number > 0:
-                empty_work += number * -first if first < 0 else 0
-                stack[top - 2] = number
-                stack[top - 1] += number
-                pc = stack[top - 3]
-            else:
-                top -= 3
-                pc = second
-                has_room = _append(words, nodes, node, stack[top + 2])
-        elif do == Do.BOOLEAN:
-            if at >= end:
-                return Reason.TRUNCATED, node
-            if data[at] > 1:
-                return Reason.BAD_BOOLEAN, node
-            has_room = _append(words, nodes, node, np.int64(data[at]))
-            at += 1
-        elif do == Do.FLOAT:
-            if end - at < 4:
-                return Reason.TRUNCATED, node
-            has_room = _append(words, nodes, node, np.int64(load_little_int32(data, at)))  # type: ignore[call-arg]
-            at += 4
-        elif do == Do.FIXED:
-            if end - at < first:
-                return Reason.TRUNCATED, node
-            has_room = _append_place(words, nodes, node, at, first)
-            at += first
-        elif do == Do.UNION:
-            number, at = _zigzag(data, at, end)
-            if at < 0:
-                return Reason.TRUNCATED, node
-            if not 0 <= number < second:
-                return Reason.BAD_BRANCH, node
-            pc = tables[first + number]
-        elif do == Do.JUMP:
-            pc = first
-        elif do == Do.WORD:
-            has_room = _append(words, nodes, node, first)
-        elif do == Do.BLANKS:
-            without = append_blanks(tables, first, second, words, nodes)
-            if without >= 0:
-                return _FULL, without
-        elif do == Do.CONSTANT:
-            has_room = _append_place(words, nodes, node, data.size + first, second)
-        elif do == Do.FAIL:
-            return first, node
-        elif do == Do.CALL or do == Do.RAW:  # noqa: PLR1714
-            if top + 3 > stack.size:
-                return Reason.TOO_DEEP, node
-            stack[top] = pc if do == Do.CALL else at
-            top += 3
-            pc = first if do == Do.CALL else pc
-        elif do == Do.RETURN:
-            top -= 3
-            pc = stack[top]
-        elif do == Do.END_RAW:
-            top -= 3
-            has_room = _append_place(words, nodes, node, stack[top], at - stack[top])
-        elif do == Do.DECIMAL:
-            number, at = (second, at) if second >= 0 else _zigzag(data, at, end)
-            if at < 0 or number < 0 or number > end - at:
-                return Reason.TRUNCATED, node
-            if not _is_decimal(data, at, number, tables, first):
-                return Reason.OUT_OF_RANGE, node
-            has_room = _append_place(words, nodes, node, at, number)
-            at += number
-        else:
-            number, at = _promoted(do, data, at, end, first)
-            if at < 0:
-                return number, node
-            has_room = _append(words, nodes, node, number)
-        if not has_room:
-            return _FULL, node
-
-
-@inlined_kernel
+@inner_kernel
 def _block_of_items(data, at, end, least, empty_left):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return how many items follow, and the index of the first, or -1: with 0 for a block that is cut, 1 for a lying one."""
     number, at = _zigzag(data, at, end)
@@ -264,25 +246,7 @@ def _block_of_items(data, at, end, least, empty_left):  # type: ignore[no-untype
     return number, at
 
 
-@inlined_kernel
-def _promoted(do, data, at, end, is_int):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return the bits of a number as a reader's float or double, and the index after it; or the reason why there is none, and -1."""
-    if do == Do.FLOAT_TO_DOUBLE:
-        if end - at < 4:
-            return np.int64(_TRUNCATED), np.int64(-1)
-        real = np.int32(load_little_int32(data, at)).view(np.float32)  # type: ignore[call-arg]
-        return np.float64(real).view(np.int64), at + 4
-    number, at = _zigzag(data, at, end)
-    if at < 0:
-        return np.int64(_TRUNCATED), np.int64(-1)
-    if is_int > 0 and number != np.int64(np.int32(number)):
-        return np.int64(_BAD_NUMBER), np.int64(-1)
-    if do == Do.LONG_TO_FLOAT:
-        return np.int64(np.float32(number).view(np.int32)), at
-    return np.float64(number).view(np.int64), at
-
-
-@kernel
+@inner_kernel
 def _is_decimal(data, at, size, tables, largest):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Whether a number in two's complement is one of the digits of its type: up to 32 bytes of a table, with either sign."""
     if size == 0:

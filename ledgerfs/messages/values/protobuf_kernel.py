@@ -11,12 +11,12 @@ from enum import IntEnum
 
 import numpy as np
 
-from ledgerfs.formats.kernel import inlined_kernel, kernel
+from ledgerfs.formats.kernel import inlined_kernel, inner_kernel, kernel
 from ledgerfs.formats.memory_loads import load_little_int32, load_little_int64
 from ledgerfs.messages.kernels.arrays import borrowed
 from ledgerfs.messages.kernels.wire import read_varint, skip_fixed
 from ledgerfs.messages.values.arena import NEXT
-from ledgerfs.messages.values.arena_kernel import append, append_blanks, append_place, keep, take_back
+from ledgerfs.messages.values.arena_kernel import append, append_blanks, append_place
 from ledgerfs.messages.values.value_program import Reason
 
 FRAME = 5
@@ -86,7 +86,8 @@ def run_protobuf(program, data, starts, ends, arena, reasons, first, scratch):  
     words, nodes, data = borrowed(arena[0]), borrowed(arena[1]), borrowed(data)
     stack, saved, counts = borrowed(scratch[0]), borrowed(scratch[1]), borrowed(scratch[2])
     for row in range(first, starts.size):
-        keep(nodes, saved)
+        for other in range(saved.size):
+            saved[other] = nodes[other, NEXT]
         append_blanks(roots, np.int64(0), roots.size // 2, words, nodes)
         if reasons[row] == 0:
             reason, node = _run(
@@ -94,7 +95,8 @@ def run_protobuf(program, data, starts, ends, arena, reasons, first, scratch):  
             )
             if reason == 0:
                 continue
-            take_back(nodes, saved)
+            for other in range(saved.size):
+                nodes[other, NEXT] = saved[other]
             if reason == _FULL:
                 return row, node
             reasons[row] = reason
@@ -153,7 +155,7 @@ def _number(do, data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001,
     return number, at
 
 
-@kernel
+@inner_kernel
 def _clear(tables, at, count, words, nodes, counts):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
     """Set the last places of a message to zeros, and take back the items of its lists; a table has its nodes, lists before their items."""
     for k in range(at, at + 4 * count, 4):
@@ -185,7 +187,7 @@ def _push(stack, top, end, message, group, raw, begin):  # type: ignore[no-untyp
     return top + FRAME
 
 
-@inlined_kernel
+@inner_kernel
 def _run(code, messages, fields, tables, data, at, end, words, nodes, stack, counts):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, C901, PLR0911, PLR0912, PLR0915, PLR0917
     """Decode one payload; return 0 or the reason why not, and the node that has no room for it, or -1."""
     budget = np.int64(WORDS_OF_ROW + WORDS_PER_BYTE * (end - at))
@@ -305,7 +307,7 @@ def _run(code, messages, fields, tables, data, at, end, words, nodes, stack, cou
             return BAD_FIELD, -1
 
 
-@kernel
+@inner_kernel
 def _begin_message(code, pc, tables, words, nodes, counts):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
     """Begin with a message, or go on with one that has begun; return 0 or the reason why not, and the node without room, or -1."""
     items, present = code[pc, LIST], code[pc, PRESENT]
@@ -323,7 +325,7 @@ def _begin_message(code, pc, tables, words, nodes, counts):  # type: ignore[no-u
     return np.int64(0), np.int64(-1)
 
 
-@kernel
+@inner_kernel
 def _add_raw(code, pc, words, nodes, at, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
     """Keep a message as bytes; return as `_begin_message` does."""
     node, items, present = code[pc, NODE], code[pc, LIST], code[pc, PRESENT]
@@ -346,7 +348,7 @@ def _add_raw(code, pc, words, nodes, at, size):  # type: ignore[no-untyped-def] 
     return np.int64(0), np.int64(-1)
 
 
-@kernel
+@inner_kernel
 def _add_packed(code, pc, tables, data, at, end, words, nodes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
     """Append the numbers of a packed field; return as `_begin_message` does."""
     do, node, items = code[pc, DO], code[pc, NODE], code[pc, LIST]

@@ -7,14 +7,14 @@ once. Entries with an HMAC need a password, and those without a digest tell noth
 import numpy as np
 
 from ledgerfs.formats.crc import crc32_after, crc32c_after
-from ledgerfs.formats.kernel import inlined_kernel, kernel
+from ledgerfs.formats.kernel import inlined_kernel, inner_kernel
 from ledgerfs.formats.memory_loads import load_int64, load_uint32
 from ledgerfs_cluster.formats.bookkeeper.stored_entries import is_digest
 
 __all__ = ["fitting_end", "has_header", "is_fitting"]
 
 
-@kernel
+@inner_kernel
 def has_header(data, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """Whether the 32 bytes from a place on may be an entry's header, and all of it, and a digest, are there."""
     if at + 36 > data.size:
@@ -24,7 +24,7 @@ def has_header(data, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN20
     return load_int64(data, at + 16) >= -1 and load_int64(data, at + 24) >= 0
 
 
-@kernel
+@inner_kernel
 def is_fitting(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """Whether a stored entry that begins and ends there has a digest of CRC32C or CRC32 that fits."""
     if end > data.size or end - at < 36 or not has_header(data, at):
@@ -32,7 +32,7 @@ def is_fitting(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, 
     return is_digest(data, at, at + 36, end, 3) or (end - at >= 40 and is_digest(data, at, at + 40, end, 1))
 
 
-@kernel
+@inner_kernel
 def _may_follow(data, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Whether an entry may end there: what is behind it looks like another record, like padding, or is nothing."""
     if end + 36 > data.size:
@@ -47,7 +47,7 @@ def _after(is_crc32c, crc, data, start, end):  # type: ignore[no-untyped-def]  #
     return crc32c_after(crc, data, start, end) if is_crc32c else crc32_after(crc, data, start, end)
 
 
-@kernel
+@inner_kernel
 def _first_end(data, at, payload_at, limit, is_crc32c):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return where the entry ends by a digest of one kind, whose last four bytes are before its payload; -1 if nowhere."""
     wanted = np.uint32(load_uint32(data, payload_at - 4))  # type: ignore[call-arg]
@@ -60,7 +60,7 @@ def _first_end(data, at, payload_at, limit, is_crc32c):  # type: ignore[no-untyp
     return np.int64(-1)
 
 
-@kernel
+@inner_kernel
 def fitting_end(data, at, limit):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """Return where a stored entry that begins there ends, ``limit`` at most, by a digest that fits; -1 without one.
 

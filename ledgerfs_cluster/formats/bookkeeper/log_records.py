@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ledgerfs.formats.array_types import Bytes, Int64
-from ledgerfs.formats.kernel import inlined_kernel, kernel
+from ledgerfs.formats.kernel import inlined_kernel, inner_kernel, kernel
 from ledgerfs.formats.memory_loads import load_int32, load_int64, load_uint32
 from ledgerfs_cluster.formats.bookkeeper.entry_ends import fitting_end, has_header, is_fitting
 
@@ -135,7 +135,7 @@ def scan_records(
     )
 
 
-@kernel
+@inner_kernel
 def _zeros_end(data, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return the place of the first byte from one on that is not zero."""
     while at + 8 <= data.size and load_int64(data, at) == 0:  # type: ignore[call-arg]
@@ -145,7 +145,7 @@ def _zeros_end(data, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN20
     return at
 
 
-@kernel
+@inner_kernel
 def _is_special(data, at, size, entry):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Whether a record of a journal is about a ledger: its key, a fence, or what is confirmed of it."""
     if entry == -0x2000 or entry == -0x4000:  # noqa: PLR1714  (a tuple is slower)
@@ -155,7 +155,7 @@ def _is_special(data, at, size, entry):  # type: ignore[no-untyped-def]  # noqa:
     return False
 
 
-@kernel
+@inner_kernel
 def _padding_span(data, at, most_bytes, is_end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return the bytes of a journal's padding: its mark, how many bytes follow, and these, all zeros; 0 if it is none, -1 if unknown.
 
@@ -205,7 +205,7 @@ def _span(data, at, most_bytes, is_end, is_journal):  # type: ignore[no-untyped-
     return np.int64(0)
 
 
-@kernel
+@inner_kernel
 def _past_padding(data, at, most_bytes, is_end, is_journal):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return where to go on behind padding that begins here (the place itself if none does), and whether the data ends in it.
 
@@ -249,7 +249,7 @@ def _leads_on(data, at, most_bytes, is_end, is_journal):  # type: ignore[no-unty
     return _span(data, at, most_bytes, is_end, is_journal)
 
 
-@kernel
+@inner_kernel
 def _search(data, at, most_bytes, is_end, is_journal):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return the first place from one on where a record is that leads on, and True; or where the search has to stop, and False."""
     while at < data.size:
@@ -274,7 +274,7 @@ def _note_entry(data, at, end, rows, count):  # type: ignore[no-untyped-def]  # 
     return 1
 
 
-@kernel
+@inner_kernel
 def _asked_end(data, at, most_bytes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return where the entry that begins there ends by its digest, -1 if none tells, and how many bytes were looked at for that."""
     limit = min(data.size, at + most_bytes)
@@ -285,7 +285,7 @@ def _asked_end(data, at, most_bytes):  # type: ignore[no-untyped-def]  # noqa: A
     return end, np.int64(max(_LEAST_ASKED, end - at if end >= 0 else 2 * (limit - at)))
 
 
-@kernel
+@inner_kernel
 def _end_behind_zeros(data, zeros, at, most_bytes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return where the record begins whose size is wrong, and where it ends, -1 and -1 if no digest tells; and what that cost.
 
@@ -300,7 +300,7 @@ def _end_behind_zeros(data, zeros, at, most_bytes):  # type: ignore[no-untyped-d
     return np.int64(-1), np.int64(-1), asked
 
 
-@kernel
+@inner_kernel
 def _is_sound(data, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Whether an entry begins at a place, with its size, whose digest fits."""
     return at + 4 <= data.size and is_fitting(data, at + 4, at + 4 + np.int64(load_uint32(data, at)))  # type: ignore[call-arg]
@@ -314,7 +314,7 @@ def _note_lie(data, at, end, rows, gaps, count, broken):  # type: ignore[no-unty
     return _note_entry(data, at, end, rows, count)
 
 
-@kernel
+@inner_kernel
 def _lying_entry(data, last, before, most_bytes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return which of the last two entries has a wrong size, and where it ends, -1 and -1 if none tells; and what that cost.
 
@@ -331,7 +331,7 @@ def _lying_entry(data, last, before, most_bytes):  # type: ignore[no-untyped-def
     return np.int64(-1), np.int64(-1), asked
 
 
-@kernel
+@inner_kernel
 def _lying_size(data, at, behind, is_cut, last, before, most_bytes, is_end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
     """Ask digests at a place where no record begins; ``last`` is the entry that ends there, -1 without one, ``behind`` the end of padding.
 

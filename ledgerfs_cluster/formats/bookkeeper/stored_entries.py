@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ledgerfs.formats.array_types import Int64
-from ledgerfs.formats.crc import crc32_after, crc32c_after
-from ledgerfs.formats.kernel import kernel
+from ledgerfs.formats.crc import crc32_after, crc32c, crc32c_after
+from ledgerfs.formats.kernel import inner_kernel, kernel
 from ledgerfs.formats.ledger_metadata import DigestType
 from ledgerfs.formats.memory_loads import load_int64, load_uint32
 from ledgerfs_cluster.formats.bookkeeper.digests import Digest
@@ -102,7 +102,7 @@ def build_stored_entry(  # noqa: PLR0917  (in the order of the bytes)
 def _digest_of(header: bytes, payload: bytes, digest: Digest) -> bytes:
     if digest.kind == DigestType.CRC32C:
         both = np.frombuffer(header + payload, np.uint8)
-        return int(crc32c_after(np.uint32(0), both, 0, both.size)).to_bytes(4, "big")
+        return int(crc32c(both, 0, both.size)).to_bytes(4, "big")
     if digest.kind == DigestType.CRC32:
         return zlib.crc32(payload, zlib.crc32(header)).to_bytes(8, "big")
     if digest.kind == DigestType.HMAC:
@@ -157,7 +157,7 @@ def _check(  # type: ignore[no-untyped-def]  # noqa: ANN202, PLR0917
             wrong[i] = 0 if is_digest(data, at, at + before, at + size, kind) else 2
 
 
-@kernel
+@inner_kernel
 def is_digest(data, at, payload_at, end, kind):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """Whether the digest of an entry is that of its bytes; True for those that are no checksums."""
     if kind == 3:

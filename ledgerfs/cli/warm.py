@@ -1,0 +1,19 @@
+"""``ledgerfs warm``: kernels compiled before they are needed."""
+
+from ledgerfs.cli.commands import command
+
+
+@command()
+def warm() -> None:
+    """Compile all kernels, for images and new machines.
+
+    Reading and writing messages then begins at once. They are kept beside the installed package or, if that cannot be written, in the
+    user's cache folder (NUMBA_CACHE_DIR names another), and are for this kind of processor only.
+
+    \b
+    Examples:
+      RUN pip install 'ledgerfs[s3]' && ledgerfs warm       # in a Dockerfile
+    """
+    from ledgerfs.messages.warming import compile_kernels
+
+    compile_kernels()
