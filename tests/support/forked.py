@@ -308,7 +308,9 @@ def _load_kernels(module: ModuleType) -> None:
     from numba.core.dispatcher import Dispatcher
 
     for kernel in vars(module).values():
-        if isinstance(kernel, Dispatcher) and kernel.__module__ == module.__name__:
+        # An inner kernel is compiled into those that call it, and kept with them.
+        is_kept = isinstance(kernel, Dispatcher) and hasattr(kernel._cache, "_cache_file")
+        if is_kept and kernel.__module__ == module.__name__:
             for signature, *_ in kernel._cache._cache_file._load_index():
                 kernel.compile(signature)
 
