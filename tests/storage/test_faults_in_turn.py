@@ -113,6 +113,11 @@ def names_in(mount: MountedBucket) -> Any:
     return sorted(name for name, _ in mount.entries("/entries/public/default/orders"))
 
 
+def content_of(mount: MountedBucket, handle: int) -> bytes:
+    buffer = bytearray(1 << 20)
+    return bytes(buffer[: mount.read_into(handle, 0, memoryview(buffer))])
+
+
 def seen_in(mount: MountedBucket) -> Any:
     found: list[Any] = []
     folders = ["/"]
@@ -125,7 +130,7 @@ def seen_in(mount: MountedBucket) -> Any:
                 folders.append(path)
             elif path.startswith("/entries/"):
                 handle = mount.open(path)
-                found.append(mount.read(handle, 1 << 20, 0))
+                found.append(content_of(mount, handle))
                 mount.release(handle)
     return found
 
