@@ -140,7 +140,7 @@ WRONG: list[tuple[dict[str, str], str]] = [
     ({"topic": PLAIN, "topicsPattern": ".*"}, "either topics"),
     ({"topicsPattern": "("}, "invalid regular expression"),
     ({"columns": "valeu"}, "valeu: no such column"),
-    ({"startTime": "yesterday"}, "yesterday"),
+    ({"startTime": "last week"}, "last week"),
     ({"partitionBytes": "much"}, "partitionBytes=much"),
     ({"onCorrupt": "ignore"}, "on_corrupt"),
     ({"checkChecksums": "maybe"}, "true or false"),

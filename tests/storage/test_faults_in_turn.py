@@ -4,6 +4,7 @@ A fault that is over when a request is sent again may go unnoticed. Exit code 1 
 """
 
 import asyncio
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 
 from ledgerfs import errors
 from ledgerfs.cache.block_cache import process_cache
-from ledgerfs.errors import AccessDeniedError, LedgerfsError
+from ledgerfs.errors import AccessDeniedError, LedgerfsError, UnplacedLedgersWarning
 from ledgerfs.fuse_mount.operations import MountedBucket, MountOptions
 from ledgerfs.storage.s3.store import S3Store
 from ledgerfs.verification import verify
@@ -192,11 +193,15 @@ def test_a_fault_is_not_noticed_or_an_error(
     wrong, failed, count = [], 0, 0
     for fault in faults_of(requests, 3 * list(OPERATIONS).index(name)):
         count += 1
-        try:
-            outcome = place.meet(operation, fault, monkeypatch)
-        except Exception as error:  # noqa: BLE001  (all of them are of interest)
-            wrong.append(f"{fault}: {error!r}")
-            continue
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            try:
+                outcome = place.meet(operation, fault, monkeypatch)
+            except Exception as error:  # noqa: BLE001  (all of them are of interest)
+                wrong.append(f"{fault}: {error!r}")
+                continue
+        # A folder that may not be listed, and of which nothing is known but its name, is a warning where nothing in it is named.
+        is_told = any(issubclass(one.category, UnplacedLedgersWarning) for one in warned)
         done = changed(place)
         if fault.requests > MOST_REQUESTS:
             wrong.append(f"{fault}: never ends")
@@ -204,7 +209,7 @@ def test_a_fault_is_not_noticed_or_an_error(
             failed += 1
             if not done.items() <= (right if isinstance(right, dict) else {}).items():
                 wrong.append(f"{fault}: {outcome}, and changed {sorted(done)}")
-        elif outcome != right:
+        elif outcome != right and not (is_told and str(fault).startswith("denied")):
             wrong.append(f"{fault}: {outcome!r:.1000} and not {right!r:.1000}")
     with capsys.disabled():
         print(f"\n{name}: {len(requests)} requests, {count} faults, {failed} errors")
