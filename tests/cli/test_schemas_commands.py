@@ -198,7 +198,7 @@ def test_a_word_that_comes_meanwhile_and_is_later_is_told(folder: Path, monkeypa
         (["orders", "--type", "int63"], "did you mean int64"),
         (["orders", "--type", "int64", "--separated"], "have a --key"),
         (["orders", "--type", "int64", "--registered", "2026-11-01"], "which one is it"),
-        (["orders", "--type", "int64", "--version", "0", "--registered", "yesterday"], "yesterday"),
+        (["orders", "--type", "int64", "--version", "0", "--registered", "last week"], "last week"),
         (["orders", "--type", "int64", "--take-back"], "gives none"),
         (["ordres", "--type", "int64"], "orders"),
         (["orders", "/nowhere/order.avsc"], "No such file"),
