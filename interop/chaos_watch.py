@@ -24,7 +24,7 @@ from ledgerfs_cluster.zookeeper.changes import LOCK_PATH
 from ledgerfs_cluster.zookeeper.node import Node
 
 _EVERY_S = 0.2
-_DELETED = re.compile(r"closed & deleted ledger (\d+) in cursor")
+_DELETED = re.compile(r"(?:closed & deleted ledger|Delete complete for empty ledger) (\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ class Watcher:
     def marked_gone_early(self, grace_ms: int, by_brokers: Collection[int] = ()) -> list[str]:
         """Return the deletions before the grace of their record was over, without ledgers that brokers deleted.
 
-        A cursor's ledger that failed is in no list any more, so it is marked; the broker that had it deletes it, whenever it gets to that.
+        A ledger that failed, of a cursor or without entries, is in no list any more, so it is marked; the broker that had it deletes it, too.
         """
         found = []
         for path, one in self.marked.items():
@@ -192,7 +192,7 @@ class Watcher:
 
 
 def deleted_by_brokers(log: Path) -> set[int]:
-    """Return the ids of the ledgers of cursors that a broker deleted, by its log."""
+    """Return the ids of the ledgers that a broker deleted since they had failed or were empty, by its log."""
     with log.open(errors="replace") as lines:
         return {int(found[1]) for line in lines if (found := _DELETED.search(line)) is not None}
 

@@ -1,14 +1,11 @@
 """Listing a bucket: every layout takes its own objects, and all of them become one catalog. Saved schemas are left out.
 
-A bucket may be shared. Of a folder in which nothing belongs to a layout only the beginning is listed, and only the beginning of each folder
-in it; one that may not be listed is named, and is an error only to readers of topics that it may belong to.
+A bucket may be shared. A folder that may not be listed is named, and is an error only to readers of topics that it may belong to.
 """
 
-import logging
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -23,18 +20,6 @@ from ledgerfs.errors import AccessDeniedError
 from ledgerfs.formats.schemas.saved_schema import is_saved_schema, is_schemas_folder
 from ledgerfs.storage.object_store import ObjectStore
 from ledgerfs.storage.objects import ObjectStat
-
-_log = logging.getLogger("ledgerfs.store")
-_SAMPLE = 1000
-"""So many foreign keys in a row from one folder of a top-level folder, and the rest of that one is passed over."""
-
-_MOST_FOREIGN = 10_000
-"""So many foreign keys from a top-level folder without one of a layout, and the rest of it is not listed: ten requests."""
-
-_BEHIND = "\U0010ffff"
-"""Sorts behind all keys that begin like what is before it."""
-
-_MOST_NAMED = 5
 
 FOREIGN = "foreign"
 """Kind of the keys that no layout knows."""
@@ -79,7 +64,6 @@ class _Survey:
         self._denied: list[ObjectStat] = []
         self._closed: list[ObjectStat] = []
         self._links: list[ObjectStat] = []
-        self._left: list[str] = []
         self._store = store
         self._layouts = layouts
         self._progress = progress
@@ -94,8 +78,6 @@ class _Survey:
                     self._links.append(stat)
                 if not (looks and stat.key.endswith("/") and self._take_folder(stat.key)):
                     self._add_other(self.others, stat.key)
-        if self._left:
-            _log_left(self._store.url, tuple(self._left))
 
     def unlisted(self) -> tuple[AccessDeniedError, ...]:
         """Return the errors of folders among ledgers that could not be listed."""
@@ -113,19 +95,10 @@ class _Survey:
 
     def _take_folder(self, folder: str) -> bool:
         """Take the objects in a folder and below it; return whether a layout took any, or it is closed."""
-        found, after = _FoundInFolder(folder), ""
-        pages = self._store.list_folder(folder)
-        while (page := next(pages, None)) is not None:
+        found = _FoundInFolder()
+        # To its end, however much of it is foreign: nothing in a name excludes ledgers further on.
+        for page in self._store.list_folder(folder):
             self._take_page(page, found)
-            # A bucket that is read in one layout is that layout's.
-            if found.is_ours or len(self._layouts) == 1:
-                continue
-            if found.keys >= _MOST_FOREIGN:
-                self._left.append(folder)
-                break
-            if (child := found.sampled_child(page)) > after:
-                pages, after = self._store.list_folder(folder, child + _BEHIND), child
-                self._left.append(child)
         # A folder of nothing but links may be a tenant, whose namespaces are elsewhere.
         is_all = not found.is_ours and 0 < len(found.links) == sum(found.rest.counts.values())
         (self._closed if is_all else self._links).extend(found.links)
@@ -136,7 +109,6 @@ class _Survey:
 
     def _take_page(self, page: Sequence[ObjectStat], found: "_FoundInFolder") -> None:
         left = self._not_taken(page)
-        found.keys += len(page)
         found.is_ours |= len(left) < len(page)
         for stat in left:
             is_folder = stat.key.endswith("/")
@@ -165,45 +137,12 @@ class _Survey:
 
 @dataclass(slots=True)
 class _FoundInFolder:
-    """What is in a top-level folder, as far as it is listed; ``keys``: how many keys that is."""
+    """What is in a top-level folder."""
 
-    folder: str
     is_ours: bool = False
-    keys: int = 0
     rest: OtherKeys = field(default_factory=OtherKeys)
     links: list[ObjectStat] = field(default_factory=list)
     denied: list[ObjectStat] = field(default_factory=list)
-    _child: str = ""
-    _in_child: int = 0
-    _is_sorted: bool = True
-
-    def sampled_child(self, page: Sequence[ObjectStat]) -> str:
-        """Return the folder in this one that a page is in, if enough of it was seen to go on behind it; empty for none.
-
-        A store that lists keys unsorted could not go on there.
-        """
-        keys = [stat.key for stat in page]
-        if not keys:
-            return ""
-        first, last = self._child_of(keys[0]), self._child_of(keys[-1])
-        self._is_sorted &= keys == sorted(keys) and not "" < first < self._child
-        self._in_child = (self._in_child if first == self._child else 0) + len(page) if first == last else 0
-        self._child = last or self._child
-        return last if self._is_sorted and self._in_child >= _SAMPLE else ""
-
-    def _child_of(self, key: str) -> str:
-        name, slash, _ = key[len(self.folder) :].partition("/")
-        return f"{self.folder}{name}{slash}" if slash else ""
-
-
-@cache
-def _log_left(url: str, folders: tuple[str, ...]) -> None:
-    """Log, once a process, which folders are not listed to their ends."""
-    named = ", ".join(folders[:_MOST_NAMED]) + (", …" if len(folders) > _MOST_NAMED else "")
-    _log.warning(
-        "%s: the first keys in %s belong to no ledger, and the rest is not listed. If ledgers are there, open that folder, or list all "
-        "with --layout mapfile", url, named,
-    )  # fmt: skip
 
 
 def with_gaps(catalog: Catalog, rows: Iterable[tuple[Any, ...]]) -> Catalog:

@@ -59,4 +59,8 @@ def _is_possible(where: pc.Expression, known: pc.Expression, schema: pa.Schema) 
     files: Any = ds.ParquetFileFormat()
     fragment = files.make_fragment("of no file", LocalFileSystem(), partition_expression=known)
     dataset = ds.FileSystemDataset([fragment], schema, files, LocalFileSystem())
-    return next(iter(dataset.get_fragments(where)), None) is not None
+    try:
+        return next(iter(dataset.get_fragments(where)), None) is not None
+    except pa.ArrowException:
+        # A bound that a cast of the condition cannot hold: then it excludes nothing.
+        return True

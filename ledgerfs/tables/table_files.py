@@ -4,9 +4,10 @@ The bytes depend on the rows alone, not on how they were cut into batches: the s
 Memory is bounded by one row group.
 """
 
+import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -73,7 +74,7 @@ def write_table(batches: Iterable[pa.RecordBatch], schema: pa.Schema, sink: Bina
     batches, schema
         Messages with columns of `MESSAGE_SCHEMA`, and any for typed values. Without any, the file is an empty table.
     sink
-        The file, which is not closed. After an error it is not complete, even if it looks so.
+        The file, which is not closed. After an error it has no end: Parquet and Arrow files cannot be opened.
     kind
         One of `TABLE_KINDS`.
 
@@ -83,15 +84,32 @@ def write_table(batches: Iterable[pa.RecordBatch], schema: pa.Schema, sink: Bina
         Rows would vanish: those of Parquet or CSV without any column, and those of a CSV of one column that are null.
 
     """
-    writer = _WRITERS[kind](schema, sink)
+    open_end = _Sink(sink)
+    writer = _WRITERS[kind](schema, cast("BinaryIO", open_end))
     try:
         for batch in batches:
             writer.write(batch)
         writer.close()
     except BaseException:
+        open_end.is_abandoned = True
         writer.abandon()
         raise
     return writer.rows
+
+
+class _Sink(io.RawIOBase):
+    """A file that gets nothing more once it is abandoned, whatever a writer adds as its end."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__()
+        self.is_abandoned = False
+        self._file = file
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:  # noqa: ANN401  (bytes, or a buffer of pyarrow)
+        return len(memoryview(data)) if self.is_abandoned else self._file.write(data)
 
 
 class _GroupedFile:

@@ -81,6 +81,10 @@ def test_a_stream_that_lacks_messages_ends_with_1(tmp_path: Path) -> None:
     assert done.stdout == b'{"entry_id":0}\n{"entry_id":2}\n'
     assert b"left out 1:1" in done.stderr
     assert b"entry 1:1: its CRC32C" in run(*command, code=1).stderr
+    for kind, opened in (("parquet", pq.read_table), ("arrow", pa.ipc.open_file)):
+        done = run("export", url, "orders", "-", "--format", kind, code=1)
+        with pytest.raises(pa.ArrowInvalid):
+            opened(pa.BufferReader(done.stdout))
     assert b"--overwrite is of folders" in run(*command, "--overwrite", code=2).stderr
 
 

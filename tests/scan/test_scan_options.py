@@ -434,6 +434,9 @@ def test_a_condition_may_name_every_column_and_prunes_what_cannot_have_rows(tmp_
         assert topic.count(where=where) == len(wanted)
     with pytest.raises(CorruptMessageError):
         topic.scan(where=pc.field("key") == "k1").to_arrow()
+    # A cast that cannot hold all ids prunes nothing.
+    for where in (ledger <= 2.5, ledger.cast("float32") > 1.5):
+        assert topic.scan(["entry_id"], where=where, on_corrupt="skip").count() == 9
 
 
 def test_threads_change_no_row_and_no_report(tmp_path):

