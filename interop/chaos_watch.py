@@ -162,7 +162,7 @@ class Watcher:
     def marked_gone_early(self, grace_ms: int, by_brokers: Collection[int] = ()) -> list[str]:
         """Return the deletions before the grace of their record was over, without ledgers that brokers deleted.
 
-        A ledger that failed, of a cursor or without entries, is in no list any more, so it is marked; the broker that had it deletes it, too.
+        A ledger that failed, of a cursor or empty, is in no list any more, so it is marked; the broker that had it deletes it, too.
         """
         found = []
         for path, one in self.marked.items():
