@@ -5,7 +5,6 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ledgerfs.errors import LedgerfsError
-from ledgerfs.formats.buffers import Buffer
 from ledgerfs.storage.objects import ReadRequest
 from ledgerfs.storage.ordered_map import ordered_map
 
@@ -22,7 +21,7 @@ _THREADS = 16
 
 def read_in_loop(
     loop: asyncio.AbstractEventLoop,
-    read: Callable[[ReadRequest], Coroutine[Any, Any, Buffer]],
+    read: Callable[[ReadRequest], Coroutine[Any, Any, bytes]],
     requests: Iterable[ReadRequest],
 ) -> Iterator[Outcome]:
     """Run ``read`` for each request in an event loop that another thread runs (fsspec's)."""
@@ -55,7 +54,7 @@ def _outcome(read: Callable[[ReadRequest], bytes], request: ReadRequest) -> Outc
 
 def _start_window(
     loop: asyncio.AbstractEventLoop,
-    read: Callable[[ReadRequest], Coroutine[Any, Any, Buffer]],
+    read: Callable[[ReadRequest], Coroutine[Any, Any, bytes]],
     requests: Iterator[ReadRequest],
 ) -> "Future[list[Outcome]] | None":
     window: list[ReadRequest] = []
@@ -69,14 +68,14 @@ def _start_window(
 
 
 async def _read_window(
-    read: Callable[[ReadRequest], Coroutine[Any, Any, Buffer]], window: list[ReadRequest]
+    read: Callable[[ReadRequest], Coroutine[Any, Any, bytes]], window: list[ReadRequest]
 ) -> list[Outcome]:
     limit = asyncio.Semaphore(_LOOP_CONCURRENCY)
 
     async def one(request: ReadRequest) -> Outcome:
         async with limit:
             try:
-                return bytes(await read(request))
+                return await read(request)
             except LedgerfsError as error:
                 return error
 
