@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfs.cli.head import _first
 from tests.support.commands import on_terminal
 from tests.support.commands import output as output_of_process
 from tests.support.commands import run as run_process
@@ -121,7 +120,7 @@ def test_head_used_wrongly_is_exit_code_2(golden_url: str, arguments: list[str])
 def test_head_reads_only_what_it_shows(tmp_path: Path) -> None:
     large = offload([message(i, bytes(50_000)) for i in range(400)], block_size=8 << 20)
     bucket, store = counting_bucket(put_in_folder(tmp_path, large))
-    rows = [batch.num_rows for batch in _first(bucket.topic("public/default/orders").scan(), 5)]
+    rows = [batch.num_rows for batch in bucket.topic("public/default/orders").scan(limit=5)]
     assert sum(rows) == 5
     assert len(store.requests) == 2  # the index, and the first window
     assert store.bytes_read < (1 << 20) + 10_000

@@ -25,7 +25,6 @@ from ledgerfs.export.export import export_topic
 from ledgerfs.formats.pulsar_blob.object_names import parse_ledger_key
 from ledgerfs.repair import plan_repair
 from ledgerfs.scan.report import ScanReport
-from ledgerfs.storage.objects import ReadRequest
 from ledgerfs.storage.opening import open_store
 from ledgerfs.verification import verify
 from tests.support.commands import run
@@ -328,18 +327,6 @@ def test_credentials_that_are_rewritten_while_a_bucket_is_open_are_used(
         assert [one.name for one in ways.bucket.topics()] == [name for name, *_ in truth["topics"]]
         credentials.write("second")
         assert ways.outcomes() == truth
-
-
-def test_obstore_signs_with_the_new_credentials(credentials: CredentialsFile, some: Path) -> None:
-    with OddS3.of_golden(some, refuses=credentials.refuses) as odd:
-        store = open_store(fsspec.filesystem("s3", endpoint_url=odd.endpoint), "tier")
-        key, data = next(iter(odd.objects.items()))
-        for access_key in ("first", "second"):
-            credentials.write(access_key)
-            assert store.read(ReadRequest(key, 1, 5)) == data[1:5]
-            last = odd.seen[-1]
-            assert last.access_key == access_key
-            assert last.is_of_obstore
 
 
 ARN = "arn:aws:s3:us-east-1:123456789012:accesspoint"
