@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 _FOR_OTHER_ROOMS = frozenset(
-    {"attached", "has_objects", "list_all", "list_to_write", "listed_catalog", "objects", "raw_store", "reader", "readers_of"}
-    | {"schemas_of", "source", "store", "survey", "uncached_reader", "url", "warn_of_unplaced"}
+    {"attached", "has_objects", "list_all", "list_to_write", "listed_catalog", "load_to_name_topics", "objects", "raw_store", "reader"}
+    | {"readers_of", "schemas_of", "source", "store", "survey", "uncached_reader", "url", "warn_of_unplaced"}
 )  # fmt: skip
 """Names that are not part of the public API."""
 
@@ -190,6 +190,13 @@ class Bucket:
         `AccessDeniedError` (also for a folder in it that may not be listed, since ledgers may be there), `StoreError`.
         """
         return self._catalog.load(progress, listed=listed)
+
+    def load_to_name_topics(self, progress: Progress | None = None) -> Catalog:
+        """Return the catalog as `load_catalog` does, but only to name topics.
+
+        A folder that may not be listed, and in which no ledger is known, is a warning (`UnplacedLedgersWarning`).
+        """
+        return self._catalog.load_to_name_topics(progress)
 
     def refresh(self, progress: Progress | None = None) -> Catalog:
         """List the bucket again; only new and changed indexes are read. Until it is done, other threads use the old catalog.

@@ -101,6 +101,21 @@ class CurrentCatalog:
             known = self._known(listed=listed)
             return self._list(progress) if known is None else known
 
+    def load_to_name_topics(self, progress: Progress | None = None) -> Catalog:
+        """Return the catalog as `load` does, but with a warning for folders that could not be listed and are perhaps of others.
+
+        Nothing may be read or written by it: topics may have ledgers in these folders.
+        """
+        known = self._known(listed=False)
+        if known is not None:
+            return known
+        with self._listing:
+            catalog = self._survey(progress)
+        if catalog.skips_refused or not catalog.closed or replace(catalog, closed=()).refused():
+            return self._checked(catalog)
+        warnings.warn(closed_text(self._source.url, catalog.closed), UnplacedLedgersWarning, stacklevel=2)
+        return catalog
+
     def refresh(self, progress: Progress | None = None) -> Catalog:
         """List the bucket again, while other threads use the old catalog; raises as `load`."""
         with self._listing:
@@ -150,10 +165,10 @@ class CurrentCatalog:
             return self._catalog if is_good else None
 
     def _list(self, progress: Progress | None) -> Catalog:
-        catalog = self._survey(progress)
-        if catalog.closed:
-            category = UnreadableObjectsWarning if catalog.skips_refused else UnplacedLedgersWarning
-            warnings.warn(closed_text(self._source.url, catalog.closed), category, stacklevel=2)
+        return self._checked(self._survey(progress))
+
+    def _checked(self, catalog: Catalog) -> Catalog:
+        """Return a catalog for readers; raises for what the store refused, or warns if readers leave it out."""
         if not catalog.skips_refused:
             catalog.require_readable()
         elif refused := catalog.refused():

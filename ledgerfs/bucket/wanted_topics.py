@@ -49,8 +49,6 @@ def wanted_ledgers(catalog: Catalog, topics: Sequence[str] | str | None = None, 
     ------
     NotFoundError
         A topic of which the bucket has no ledger; no topic matches.
-    AccessDeniedError
-        Ledgers of a topic may be in a folder that could not be listed.
     InvalidNameError
         An invalid name.
     InvalidOptionError
@@ -58,9 +56,9 @@ def wanted_ledgers(catalog: Catalog, topics: Sequence[str] | str | None = None, 
 
     """
     is_wanted: Mask = catalog.ledgers["copy"] == 0
-    names = wanted_names(catalog, topics, pattern)
     if topics is None and pattern is None:
         return is_wanted
+    names = wanted_names(catalog, topics, pattern)
     is_named = np.array([name in names for name in catalog.names], bool)
     is_wanted &= is_named[catalog.ledgers["name"]]
     return is_wanted
@@ -71,7 +69,6 @@ def wanted_names(
 ) -> set[str | None]:
     """Return the managed ledgers of `wanted_ledgers`, also those whose ledgers are all missing or being written; raises as that."""
     if topics is None and pattern is None:
-        catalog.require_open(catalog.known_names)
         return set(catalog.known_names)
     if topics is not None and pattern is not None:
         raise InvalidOptionError("either topics or a pattern of their names", key=pattern)
@@ -91,7 +88,6 @@ def named_topic(catalog: Catalog, name: str) -> NamedTopic:
     if name == UNKNOWN_DIRECTORY and catalog.has(None):
         return NamedTopic(None)
     spellings = _spellings(name)
-    catalog.require_open(spellings)
     for spelling in spellings:
         if catalog.has(spelling) and not catalog.is_without_entries(spelling):
             return NamedTopic(spelling)
@@ -148,7 +144,6 @@ def _matching(catalog: Catalog, pattern: str) -> set[str | None]:
     found = {name for name in catalog.known_names if _matches(expression, name)}
     if not any(catalog.has(name) for name in found):
         raise NotFoundError(f"no topic of the bucket has such a name{_under_way(catalog, found)}", key=pattern)
-    catalog.require_open(found)
     return found
 
 

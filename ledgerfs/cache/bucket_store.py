@@ -83,9 +83,9 @@ class BucketStore:
         """List the store itself."""
         return self.store.list_pages(prefix)
 
-    def list_folder(self, folder: str, after: str = "") -> Iterator[list[ObjectStat]]:
+    def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
         """List a folder of the store itself."""
-        return self.store.list_folder(folder, after)
+        return self.store.list_folder(folder)
 
     def head(self, key: str) -> ObjectHead:
         """Ask the store itself."""

@@ -23,7 +23,6 @@ from ledgerfs.catalog.missing_ledgers import (
 from ledgerfs.catalog.remains import OtherKeys, Remains
 from ledgerfs.catalog.topic_infos import TopicInfo, topic_infos
 from ledgerfs.errors import AccessDeniedError, AmbiguousLedgerError, LedgerfsError, NotFoundError
-from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.formats.uuid_halves import uuid_halves
 from ledgerfs.storage.failures import READ_THE_REST, is_refusal
 
@@ -51,7 +50,7 @@ class Catalog:
     unlisted
         The errors of folders among ledgers that could not be listed.
     closed
-        The errors of other folders that could not be listed; topics may have ledgers there by their names (`closed_to`).
+        The errors of other folders that could not be listed: ledgers of any topic may be there, though nothing says so.
     archived
         The keys of objects that the listing shows as archived (`ledgerfs.storage.objects.ObjectStat.archived`); not cached on disk.
     skips_refused
@@ -136,7 +135,7 @@ class Catalog:
         unplaced = self._gaps_of(UNKNOWN)
         ids = zip(*(unplaced[name].tolist() for name in ("uuid_high", "uuid_low", "ledger_id")), strict=True)
         refusals = self.refusals()
-        return [*self.unlisted, *(refusals[key] for key in ids if key in refusals)]
+        return [*self.unlisted, *self.closed, *(refusals[key] for key in ids if key in refusals)]
 
     @property
     def is_complete(self) -> bool:
@@ -151,32 +150,12 @@ class Catalog:
         """Raise the same, whatever readers skip: it may have the id that is to be written."""
         self._raise_first(self.refused(), "nothing is written before it can be read")
 
-    def closed_to(self, managed_ledger: str | None) -> AccessDeniedError | None:
-        """Return the error of a folder that could not be listed, if ledgers of this name may be in it; None if there is none.
-
-        They may if the end of the folder's path is the beginning of the name: base folders of ledgers have any name.
-        """
-        parts = (managed_ledger or "").split("/")
-        for error in self.closed:
-            folder = (error.key or "").rstrip("/").split("/")
-            if any(folder[at:] == parts[: len(folder) - at] for at in range(len(folder))):
-                reason = f"cannot list a folder that may contain ledgers of {topic_of(managed_ledger)}: {error.reason}; {READ_THE_REST}"
-                return AccessDeniedError(reason, key=error.key)
-        return None
-
-    def require_open(self, managed_ledgers: Iterable[str | None]) -> None:
-        """Raise that error for any of some names, unless readers leave out what the store refuses."""
-        if self.closed and not self.skips_refused:
-            error = next(filter(None, map(self.closed_to, managed_ledgers)), None)
-            if error is not None:
-                raise error
-
     def _raise_first(self, refused: Sequence[LedgerfsError], advice: str) -> None:
         if refused:
             first = refused[0]
             more = f" (and {len(refused) - 1:,} more objects or folders)" if len(refused) > 1 else ""
             what = "cannot read an object of unknown topic"
-            if first in self.unlisted:
+            if first in (*self.unlisted, *self.closed):
                 what = "cannot list a folder that may contain ledgers"
             reason = f"{what}{more}: {first.reason}; {advice}, `ledgerfs verify` names all"
             raise type(first)(reason, key=first.key, offset=first.offset)

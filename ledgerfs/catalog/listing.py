@@ -1,11 +1,10 @@
-"""Listing a bucket: every layout takes its own objects, and all of them become one catalog. Saved schemas are left out.
+"""Listing a bucket: every layout takes its own objects, and all of them become one catalog. Saved schemas are left out."""
 
-A bucket may be shared. A folder that may not be listed is named, and is an error only to readers of topics that it may belong to.
-"""
-
+import logging
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,10 @@ from ledgerfs.errors import AccessDeniedError
 from ledgerfs.formats.schemas.saved_schema import is_saved_schema, is_schemas_folder
 from ledgerfs.storage.object_store import ObjectStore
 from ledgerfs.storage.objects import ObjectStat
+
+_log = logging.getLogger("ledgerfs.store")
+_MANY_KEYS = 100_000
+"""Foreign keys in a folder after which a log line names the option that lists no folders."""
 
 FOREIGN = "foreign"
 """Kind of the keys that no layout knows."""
@@ -37,7 +40,8 @@ def list_bucket(
     """
     listed_ms = int(time.time() * 1000)
     survey = _Survey(store, layouts, progress)
-    survey.take_all()
+    for page in store.list_pages():
+        survey.take(page)
     listings, others = survey.listings, survey.others
     names, places = Names(), Names()
     places.row_of("")
@@ -69,15 +73,14 @@ class _Survey:
         self._progress = progress
         self._seen = 0
 
-    def take_all(self) -> None:
-        """Take the pages of the bucket itself; folders are listed if a layout has ledgers in folders."""
+    def take(self, page: Sequence[ObjectStat]) -> None:
+        """Take a page of the bucket itself; folders are listed if a layout has ledgers in folders."""
         looks = any(layout.is_in_folders for layout in self._layouts)
-        for page in self._store.list_pages():
-            for stat in self._not_taken(page):
-                if stat.refused:
-                    self._links.append(stat)
-                if not (looks and stat.key.endswith("/") and self._take_folder(stat.key)):
-                    self._add_other(self.others, stat.key)
+        for stat in self._not_taken(page):
+            if stat.refused:
+                self._links.append(stat)
+            if not (looks and stat.key.endswith("/") and self._take_folder(stat.key)):
+                self._add_other(stat.key)
 
     def unlisted(self) -> tuple[AccessDeniedError, ...]:
         """Return the errors of folders among ledgers that could not be listed."""
@@ -85,7 +88,7 @@ class _Survey:
         return self._errors(*self._denied, *links)
 
     def closed(self) -> tuple[AccessDeniedError, ...]:
-        """Return the errors of folders that could not be listed, and about which nothing is known but the name."""
+        """Return the errors of other folders that could not be listed: ledgers may be there, though nothing shows it."""
         return self._errors(*self._closed)
 
     def _errors(self, *stats: ObjectStat) -> tuple[AccessDeniedError, ...]:
@@ -94,30 +97,36 @@ class _Survey:
         return tuple(AccessDeniedError(stat.refused + hint, key=stat.key) for stat in stats)
 
     def _take_folder(self, folder: str) -> bool:
-        """Take the objects in a folder and below it; return whether a layout took any, or it is closed."""
-        found = _FoundInFolder()
-        # To its end, however much of it is foreign: nothing in a name excludes ledgers further on.
-        for page in self._store.list_folder(folder):
-            self._take_page(page, found)
-        # A folder of nothing but links may be a tenant, whose namespaces are elsewhere.
-        is_all = not found.is_ours and 0 < len(found.links) == sum(found.rest.counts.values())
-        (self._closed if is_all else self._links).extend(found.links)
-        (self._denied if found.is_ours else self._closed).extend(found.denied)
-        if found.is_ours:
-            self.others.join(found.rest)
-        return found.is_ours or any(stat.key == folder for stat in found.denied)
+        """Take the objects in a folder and below it; return whether a layout took any, or it may not be listed. Else it is a foreign key.
 
-    def _take_page(self, page: Sequence[ObjectStat], found: "_FoundInFolder") -> None:
-        left = self._not_taken(page)
-        found.is_ours |= len(left) < len(page)
-        for stat in left:
-            is_folder = stat.key.endswith("/")
-            if stat.refused and is_folder and stat.key.rstrip("/") not in _SYSTEM_FOLDERS:
-                found.denied.append(stat)
-                continue
-            if stat.refused and not is_folder:
-                found.links.append(stat)
-            self._add_other(found.rest, stat.key)
+        All are listed: a folder of any name and depth may be the base of ledgers, and a page of keys costs less than a folder a request.
+        """
+        is_ours, rest = False, OtherKeys()
+        links: list[ObjectStat] = []
+        denied: list[ObjectStat] = []
+        for page in self._store.list_folder(folder):
+            left = self._not_taken(page)
+            is_ours |= len(left) < len(page)
+            for stat in left:
+                is_folder = stat.key.endswith("/")
+                if stat.refused and is_folder and stat.key.rstrip("/") not in _SYSTEM_FOLDERS:
+                    denied.append(stat)
+                    continue
+                if stat.refused and not is_folder:
+                    links.append(stat)
+                if not is_schemas_folder(stat.key):
+                    rest.add(self._kind_of(stat.key), stat.key)
+            if not is_ours and sum(rest.counts.values()) >= _MANY_KEYS:
+                for one in self._layouts:
+                    if not one.is_in_folders:
+                        _log_many_keys(self._store.url, folder, layout_rows(one.number).NAME)
+        # A folder of nothing but links may be a tenant, whose namespaces are elsewhere.
+        is_all = not is_ours and 0 < len(links) == sum(rest.counts.values())
+        (self._closed if is_all else self._links).extend(links)
+        (self._denied if is_ours else self._closed).extend(denied)
+        if is_ours:
+            self.others.join(rest)
+        return is_ours or any(stat.key == folder for stat in denied)
 
     def _not_taken(self, page: Sequence[ObjectStat]) -> list[ObjectStat]:
         rest = [stat for stat in page if not is_saved_schema(stat.key)]
@@ -129,20 +138,22 @@ class _Survey:
             self._progress("listing", self._seen, None)
         return rest
 
-    def _add_other(self, others: OtherKeys, key: str) -> None:
+    def _add_other(self, key: str) -> None:
         if not is_schemas_folder(key):
-            kinds = (layout.kind_of_other(key) for layout in self._layouts)
-            others.add(next((kind for kind in kinds if kind is not None), FOREIGN), key)
+            self.others.add(self._kind_of(key), key)
+
+    def _kind_of(self, key: str) -> str:
+        kinds = (layout.kind_of_other(key) for layout in self._layouts)
+        return next((kind for kind in kinds if kind is not None), FOREIGN)
 
 
-@dataclass(slots=True)
-class _FoundInFolder:
-    """What is in a top-level folder."""
-
-    is_ours: bool = False
-    rest: OtherKeys = field(default_factory=OtherKeys)
-    links: list[ObjectStat] = field(default_factory=list)
-    denied: list[ObjectStat] = field(default_factory=list)
+@cache
+def _log_many_keys(url: str, folder: str, layout: str) -> None:
+    """Log, once a process, that a folder takes long to list, and the layout that lists none."""
+    _log.warning(
+        '%s: many foreign keys in %s; all are listed, since some may be ledgers. layout="%s" (--layout %s) lists no folders',
+        url, folder, layout, layout,
+    )  # fmt: skip
 
 
 def with_gaps(catalog: Catalog, rows: Iterable[tuple[Any, ...]]) -> Catalog:

@@ -84,7 +84,7 @@ def count(
     else:
         _print_table(counts)
     if not topics:
-        notice(bucket)
+        notice(bucket, bucket.catalog)
     if any(one.is_damaged for one in counts):
         context.exit(1)
     if any(one.is_refused for one in counts):
@@ -96,7 +96,6 @@ def _all(bucket: "Bucket") -> "list[Topic]":
     from ledgerfs.bucket.topic import Topic
 
     catalog = bucket.catalog
-    catalog.require_open(catalog.managed_ledgers)
     # Also of topics that have no other ledger, which no count tells of.
     bucket.warn_of_unplaced([None, *catalog.known_names], catalog)
     return [Topic(bucket, name) for name in catalog.managed_ledgers]

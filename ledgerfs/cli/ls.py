@@ -36,7 +36,7 @@ def ls(bucket: "Bucket", path: str, long: bool) -> None:
     with progress() as update:
         bucket.load_catalog(update)
     if bucket.catalog.is_empty:
-        notice(bucket)
+        notice(bucket, bucket.catalog)
     node = tree_of(bucket).node(path)
     nodes = tree_of(bucket).children(path) if node.is_directory else iter([node])
     if long:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.catalog.catalog import Catalog
     from ledgerfs.catalog.missing_ledgers import MissingLedger
     from ledgerfs.messages.decode.chunks import Incomplete
     from ledgerfs.messages.decode.entries import Skipped
@@ -17,12 +18,11 @@ if TYPE_CHECKING:
 _MOST_LINES = 10
 
 
-def notice(bucket: "Bucket") -> None:
+def notice(bucket: "Bucket", catalog: "Catalog") -> None:
     """Say on standard error, in one line, what the bucket has besides readable ledgers, or that it has no ledgers."""
     # This imports numpy, which --help does not need.
     from ledgerfs.catalog.catalog_rows import is_sound
 
-    catalog = bucket.catalog
     others = sum(catalog.others.counts.values())
     if catalog.is_empty:
         if not bucket.has_objects:

@@ -14,6 +14,7 @@ from ledgerfs.display import printable
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.catalog.catalog import Catalog
     from ledgerfs.catalog.topic_infos import TopicInfo
     from ledgerfs.errors import LedgerfsError
 
@@ -47,8 +48,8 @@ def topics(bucket: "Bucket", *, with_schemas: bool, as_json: bool) -> None:
       ledgerfs topics /backup/tier --json | jq '.[].name'
     """
     with progress() as update:
-        bucket.load_catalog(update)
-    found, unplaced = bucket.topics(), len(bucket.catalog.unplaced())
+        catalog = bucket.load_to_name_topics(update)
+    found, unplaced = catalog.topics(), len(catalog.unplaced())
     damaged: dict[str, LedgerfsError] = {}
     schemas = _schemas(bucket, found, damaged) if with_schemas else {}
     if as_json:
@@ -74,10 +75,10 @@ def topics(bucket: "Bucket", *, with_schemas: bool, as_json: bool) -> None:
     for topic in found:
         if topic.missing:
             say(f"{topic.name}: {topic.missing:,} ledgers are missing")
-    are_refused = _say_refused(bucket, found)
+    are_refused = _say_refused(catalog, found)
     _say_lacking(bucket, schemas, damaged)
-    bucket.warn_of_unplaced([None, *bucket.catalog.known_names], bucket.catalog)
-    notice(bucket)
+    bucket.warn_of_unplaced([None, *catalog.known_names], catalog)
+    notice(bucket, catalog)
     # Nobody knows how long a topic of a cluster is that is not listed whole.
     if damaged or (not bucket.has_objects and any(topic.missing for topic in found)):
         click.get_current_context().exit(1)
@@ -85,10 +86,10 @@ def topics(bucket: "Bucket", *, with_schemas: bool, as_json: bool) -> None:
         click.get_current_context().exit(1 if bucket.on_unreadable == "skip" else EXIT_STORAGE)
 
 
-def _say_refused(bucket: "Bucket", found: "list[TopicInfo]") -> bool:
+def _say_refused(catalog: "Catalog", found: "list[TopicInfo]") -> bool:
     """Say which ledgers the store refuses to show; return whether there are any."""
     incomplete = (topic.managed_ledger for topic in found if topic.missing)
-    missing = (one for name in incomplete for one in bucket.catalog.missing_of(name))
+    missing = (one for name in incomplete for one in catalog.missing_of(name))
     refused = [one for one in missing if one.refusal is not None]
     if refused:
         first = refused[0]

@@ -61,7 +61,7 @@ def _print(bucket: "Bucket", report: Report) -> None:
     for finding in report.findings:
         click.echo(printable(_line(finding)))
     if report.is_complete and bucket.catalog.is_empty:
-        notice(bucket)
+        notice(bucket, bucket.catalog)
         return
     checked = "indexes and sizes" if report.quick else f"{report.entries:,} entries, {human_size(report.bytes)}"
     damage = sum(finding.severity is Severity.DAMAGE for finding in report.findings)

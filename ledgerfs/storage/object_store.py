@@ -43,11 +43,10 @@ class ObjectStore(Protocol):
         """
         ...
 
-    def list_folder(self, folder: str, after: str = "") -> Iterator[list[ObjectStat]]:
+    def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
         """Yield all objects in a folder (its key ends with ``/``) and in those below it; empty folders only if the store has them.
 
-        With ``after`` those behind this key. A folder among them that may not be listed is one object, whose ``refused`` says why; the
-        others are still listed.
+        A folder among them that may not be listed is one object, whose ``refused`` says why; the others are still listed.
         """
         ...
 

@@ -7,7 +7,7 @@ import weakref
 
 import numpy as np
 
-from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs.forked import ForkLock
 
 _SIZE = 8 << 20
 _IDLE = 16

@@ -6,8 +6,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
 from ledgerfs.errors import LedgerfsError
+from ledgerfs.forked import ForkLock
 from ledgerfs.formats.buffers import Buffer
-from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.storage.objects import ReadRequest
 
 Arguments = ParamSpec("Arguments")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import CancelledError, Future
 from typing import Generic, TypeVar
 
-from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs.forked import ForkLock
 
 Result = TypeVar("Result")
 

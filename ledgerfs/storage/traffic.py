@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass, fields
 
-from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs.forked import ForkLock
 
 
 @dataclass(frozen=True, slots=True)

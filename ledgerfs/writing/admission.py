@@ -93,9 +93,7 @@ def _errors(bucket: Bucket, expected: Sequence[Expected]) -> list[LedgerfsError 
     taken = TakenIds(bucket.list_to_write())
     new = {one.uuid for one in expected if one.is_new}
     errors = [
-        taken.catalog.closed_to(one.claim.managed_ledger)
-        or standing_error(taken, one.claim, one.uuid)
-        or (_hiding(taken.catalog, one.claim, new) if one.is_new else None)
+        standing_error(taken, one.claim, one.uuid) or (_hiding(taken.catalog, one.claim, new) if one.is_new else None)
         for one in expected
     ]
     return [
@@ -245,11 +243,7 @@ def together(bucket: Bucket) -> Iterator[Admission]:
 def _refusal(taken: TakenIds, claim: Claim) -> LedgerfsError | None:
     """Return why a ledger may not be written beside those of a listing; None if it may be."""
     conflict = taken.conflict(claim)
-    return (
-        taken.catalog.closed_to(claim.managed_ledger)
-        or _hiding(taken.catalog, claim, ())
-        or (None if conflict is None else refused(claim, conflict))
-    )
+    return _hiding(taken.catalog, claim, ()) or (None if conflict is None else refused(claim, conflict))
 
 
 def _taken_back(error: LedgerExistsError | InvalidNameError) -> LedgerfsError:

@@ -79,7 +79,7 @@ def save(
             update("saving schemas", len(done), len(names))
     _report(done, saved.source, as_json=as_json)
     if not names:
-        notice(of_topics)
+        notice(of_topics, of_topics.catalog)
     if any(one.error is not None for one in done):
         context.exit(1)
 

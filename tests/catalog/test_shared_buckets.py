@@ -1,8 +1,8 @@
 """Buckets that others use, too: every ledger is found, and nothing that may not be listed is taken for empty."""
 
+import json
 import os
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.errors import AccessDeniedError, UnplacedLedgersWarning, UnreadableObjectsWarning
+from ledgerfs.export.export import export_topic
 from ledgerfs.fsspec_impl.filesystem import LedgerFileSystem
 from tests.support.each import for_each
 from tests.support.invoked import run
@@ -84,7 +85,7 @@ def deny(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 
 @for_each("denied", ["private", "lake/public", "public", "public/default"])
-def test_a_denied_folder_fails_only_topics_of_its_name(
+def test_a_denied_folder_fails_all_but_the_names_of_topics(
     denied: str, deny: Callable[[str], None], case_path: Path
 ) -> None:
     (case_path / denied).mkdir(parents=True)
@@ -92,25 +93,41 @@ def test_a_denied_folder_fails_only_topics_of_its_name(
     url = put_in_folder(case_path, offload(messages(9, 3), 9), offload(messages(8, 4), 8, name=OTHER))
     deny(denied)
     with pytest.warns(UnplacedLedgersWarning, match=f"cannot list {denied}/"):
-        assert len(open_bucket(url).topics()) == 2
-    run("topics", url)
-    assert open_bucket(url).topic("other/default/orders").count() == 4
-    is_its = denied != "private"
-    run("count", url, TOPIC, code=3 if is_its else 0)
-    run("count", url, "public/default/absent", code=3 if is_its else 2)
+        assert len(open_bucket(url).load_to_name_topics().topics()) == 2
+    shown = run("topics", url, "--json")
+    assert len(json.loads(shown.stdout)) == 2
+    assert f"cannot list {denied}/".encode() in shown.stderr
+    bucket = open_bucket(url)
+    with pytest.warns(UnplacedLedgersWarning):
+        bucket.load_to_name_topics()
+    # What named topics reads none.
+    with pytest.raises(AccessDeniedError, match=f"^{denied}/: cannot list a folder that may contain ledgers"):
+        bucket.topic(TOPIC)
+    for topic in (TOPIC, "other/default/orders", "public/default/absent"):
+        run("count", url, topic, code=3)
     run("count", url, TOPIC, "--on-unreadable", "skip", code=1)
     run("offload", url, str(case_path.with_name(f"{case_path.name}-copy")), code=3)
     run("verify", url, "--quick", code=3)
-    fs = LedgerFileSystem(url, "file")
-    write = partial(fs.pipe_file, "entries/public/default/orders/70.entries", offload(messages(9, 3), 9).records)
-    if is_its:
-        with pytest.raises(AccessDeniedError):
-            write()
-        assert not list(case_path.glob("*-ledger-70*"))
-    else:
-        write()
+    with pytest.raises(AccessDeniedError):
+        LedgerFileSystem(url, "file").pipe_file(
+            "entries/public/default/orders/70.entries", offload(messages(9, 3), 9).records
+        )
+    assert not list(case_path.glob("*-ledger-70*"))
     # The layout of the top level needs no folder.
-    assert open_bucket(url, layout="pulsar_blob").topic(TOPIC).count() == (3 if is_its else 6)
+    assert open_bucket(url, layout="pulsar_blob").topic(TOPIC).count() == 3
+
+
+def test_a_topic_that_was_opened_before_is_not_read_without_a_folder_that_is_denied_later(
+    deny: Callable[[str], None], tmp_path: Path
+) -> None:
+    put_mapfiles(tmp_path, mapfile(messages(1, 5), 1))
+    url = put_in_folder(tmp_path, offload(messages(9, 3), 9))
+    topic = open_bucket(url).topic(TOPIC)
+    assert topic.count() == 8
+    deny("public")
+    for read in (topic.bucket.refresh, lambda: export_topic(topic, tmp_path / "out", "jsonl"), topic.count):
+        with pytest.raises(AccessDeniedError):
+            read()
 
 
 def test_a_denied_folder_among_ledgers_fails_all(deny: Callable[[str], None], tmp_path: Path) -> None:

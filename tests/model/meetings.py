@@ -71,11 +71,11 @@ class MeetingStore:
         self._witness.met()
         return iter(pages)
 
-    def list_folder(self, folder: str, after: str = "") -> Iterator[list[ObjectStat]]:
+    def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
         self._witness.met()
         if (refusal := self._witness.refusal_of(folder)) is not None:
             return iter([[ObjectStat(folder, 0, 0, "", refusal.reason)]])
-        pages = list(self._store.list_folder(folder, after))
+        pages = list(self._store.list_folder(folder))
         self._witness.met()
         return iter(pages)
 

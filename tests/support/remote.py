@@ -40,8 +40,8 @@ class RemoteFolder:
     def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
         return self._store.list_pages(prefix)
 
-    def list_folder(self, folder: str, after: str = "") -> Iterator[list[ObjectStat]]:
-        return self._store.list_folder(folder, after)
+    def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
+        return self._store.list_folder(folder)
 
     def head(self, key: str) -> ObjectHead:
         return self._store.head(key)

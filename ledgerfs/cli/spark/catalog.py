@@ -58,7 +58,7 @@ def catalog(*, storage: "Storage", session: SessionOptions, by: str, publish_tim
         print_rows(rows)
     elif rows:
         _print_table(rows)
-    notice(bucket)
+    notice(bucket, bucket.catalog)
 
 
 def _print_table(rows: list[dict[str, Any]]) -> None:

@@ -77,7 +77,7 @@ def stats(
         print_rows(rows)
     elif rows:
         _print_table(rows, by)
-    notice(bucket)
+    notice(bucket, bucket.catalog)
     is_damaged = [say_left_out(one) for one in by_topic(left_out.value)]
     if any(is_damaged):
         context.exit(1)

@@ -70,8 +70,8 @@ class LocalStore:
         except OSError as error:
             raise translate(error, self.url) from error
 
-    def list_folder(self, folder: str, after: str = "") -> Iterator[list[ObjectStat]]:
-        """Yield the files of a folder and of those in it, in order; links to folders are followed only with ``follow_links``."""
+    def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
+        """Yield the files of a folder and of those in it; links to folders are followed only with ``follow_links``."""
         waiting, seen = [folder], set()
         while waiting:
             key = waiting.pop()
@@ -92,12 +92,8 @@ class LocalStore:
                 continue
             except OSError as error:
                 raise translate(error, key) from error
-            if not found:
-                yield [ObjectStat(key, 0, 0, "")]
-            found.sort(key=lambda stat: stat.key)
-            folders = [stat.key for stat in found if stat.key.endswith("/")]
-            waiting += [one for one in reversed(folders) if one > after or after.startswith(one)]
-            yield [stat for stat in found if stat.key > after and not stat.key.endswith("/")]
+            waiting += [stat.key for stat in found if stat.key.endswith("/")]
+            yield [stat for stat in found if not stat.key.endswith("/")] if found else [ObjectStat(key, 0, 0, "")]
 
     def head(self, key: str) -> ObjectHead:
         """Return the file's size and version."""

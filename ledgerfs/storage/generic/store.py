@@ -69,11 +69,10 @@ class FsspecStore:
         found = {stat.key: stat for stat in map(self._sized, items) if stat.key.startswith(prefix)}
         yield list(found.values())
 
-    def list_folder(self, folder: str, after: str = "") -> Iterator[list[ObjectStat]]:
+    def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
         """Yield the filesystem's own listing of everything below a folder, else of one folder after the other."""
         if not has_own_find(self._handle.fs):
-            for page in self._walked(folder):
-                yield [stat for stat in page if stat.key > after]
+            yield from self._walked(folder)
             return
         path = self._path(folder.rstrip("/"))
         try:
@@ -81,9 +80,7 @@ class FsspecStore:
         except AccessDeniedError as error:
             yield [ObjectStat(folder, 0, 0, "", error.reason)]
             return
-        yield [
-            replace(self._sized(info), key=folder + below) for below, info in found if below and folder + below > after
-        ]
+        yield [replace(self._sized(info), key=folder + below) for below, info in found if below]
 
     def _walked(self, folder: str) -> Iterator[list[ObjectStat]]:
         """List folder by folder: fsspec's own walk leaves out, without a word, those that it may not or cannot list."""

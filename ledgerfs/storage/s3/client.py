@@ -7,7 +7,7 @@ import os
 import re
 from typing import Any
 
-from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs.forked import ForkLock
 from ledgerfs.storage.retries import store_timeout
 from ledgerfs.storage.s3.direct_get import LeanGet
 

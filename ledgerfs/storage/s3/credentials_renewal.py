@@ -9,8 +9,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from ledgerfs.forked import ForkLock
 from ledgerfs.storage.failures import may_be_credentials
-from ledgerfs.storage.fork_lock import ForkLock
 
 Result = TypeVar("Result")
 

@@ -79,9 +79,9 @@ class S3Store:
         """Yield a page of the listing at a time; keys with a further ``/`` are listed as their folder."""
         return self._pages(prefix, "/")
 
-    def list_folder(self, folder: str, after: str = "") -> Iterator[list[ObjectStat]]:
+    def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
         """Yield a page of the listing at a time, with the keys of all folders."""
-        pages = self._pages(folder, "", after)
+        pages = self._pages(folder, "")
         try:
             first = next(pages, [])
         except AccessDeniedError as error:
@@ -91,10 +91,8 @@ class S3Store:
         # A refusal from here on is an error: half a ledger may be listed, which would look damaged.
         yield from pages
 
-    def _pages(self, prefix: str, delimiter: str, after: str = "") -> Iterator[list[ObjectStat]]:
+    def _pages(self, prefix: str, delimiter: str) -> Iterator[list[ObjectStat]]:
         def fetch(position: PagePosition) -> ListedPage:
-            if after and position == PagePosition():
-                position = PagePosition(start_after=after)
             try:
                 page = self._wait_for(self._page(prefix, delimiter, position))
             except ObjectNotFoundError as error:

@@ -12,9 +12,9 @@ def listed(store: ObjectStore, prefix: str = "") -> dict[str, ObjectStat]:
     return found
 
 
-def in_folder(store: ObjectStore, folder: str, after: str = "") -> dict[str, ObjectStat]:
+def in_folder(store: ObjectStore, folder: str) -> dict[str, ObjectStat]:
     """Return the objects that `list_folder` yields, empty folders left out."""
-    stats = [stat for page in store.list_folder(folder, after) for stat in page if not stat.key.endswith("/")]
+    stats = [stat for page in store.list_folder(folder) for stat in page if not stat.key.endswith("/")]
     found = {stat.key: stat for stat in stats}
     assert len(found) == len(stats), "an object is listed twice"
     return found

@@ -111,8 +111,8 @@ def test_a_file_that_grows_between_listing_and_reading(tmp_path: Path, monkeypat
     put_file(tmp_path / made.folder / "data", made.data[:200], None)
     listed = LocalStore.list_folder
 
-    def growing(self: LocalStore, folder: str, after: str = "") -> Any:
-        pages = list(listed(self, folder, after))
+    def growing(self: LocalStore, folder: str) -> Any:
+        pages = list(listed(self, folder))
         put_file(tmp_path / made.folder / "data", made.data, None)
         return iter(pages)
 
@@ -135,8 +135,8 @@ def test_a_folder_that_is_deleted_between_listing_and_reading(tmp_path: Path, mo
     put_mapfiles(tmp_path, made, at=LONG_AGO + 9)
     listed = LocalStore.list_folder
 
-    def deleting(self: LocalStore, folder: str, after: str = "") -> Any:
-        pages = list(listed(self, folder, after))
+    def deleting(self: LocalStore, folder: str) -> Any:
+        pages = list(listed(self, folder))
         shutil.rmtree(tmp_path / made.folder, ignore_errors=True)
         return iter(pages)
 
@@ -144,9 +144,9 @@ def test_a_folder_that_is_deleted_between_listing_and_reading(tmp_path: Path, mo
     assert len(values(url)) == 5
     assert kinds_of(url) == []
 
-    def late(self: LocalStore, folder: str, after: str = "") -> Any:
+    def late(self: LocalStore, folder: str) -> Any:
         """See of a deletion only the index that is still there."""
-        pages = list(listed(self, folder, after))
+        pages = list(listed(self, folder))
         yield from pages
         yield [ObjectStat(f"{made.folder}/index", 100, 1, "1")]
 
