@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ledgerfs.bucket.wanted_topics import NamedTopic
@@ -121,20 +121,19 @@ class Topic:
         inferred.
         """
         # This imports pyarrow and numba, which listing and copying do not need.
-        from ledgerfs.scan.scan import learned_values, scan_of, shown_values
+        from ledgerfs.scan.scan import make_scan, scan_of, shown_values
 
         wanted = _options_of(columns, options, keywords)
         shown = shown_values(self.name, wanted, lambda: self.bucket.schemas_of(self.name))
         awaits_values = shown is not None and shown.source.awaits_values
-        if not awaits_values:
-            # Before anything is listed: this raises for an invalid column or condition.
-            scan_of(self.name, (), wanted, shown)
+        # Before anything is listed: this raises for an invalid column or condition.
+        scan = None if awaits_values else scan_of(self.name, (), wanted, shown)
         catalog = self.bucket.catalog
         self.bucket.warn_of_unplaced(self._named.warned_of(catalog), catalog)
         parts = self._parts(catalog)
-        if shown is not None and awaits_values:
-            shown = learned_values(shown, self.name, parts, wanted)
-        return scan_of(self.name, parts, wanted, shown)
+        if scan is not None:
+            return replace(scan, parts=tuple(parts))
+        return make_scan(self.name, parts, wanted, lambda: self.bucket.schemas_of(self.name))
 
     def follow(
         self,
@@ -273,7 +272,7 @@ class Topic:
     def schema_versions(self) -> "tuple[SchemaVersion, ...]":
         """Return the versions of the topic's schema, in the order of their registration.
 
-        They are those that are saved in the bucket, or given by hand; of a living cluster all that it has, also those that were deleted
+        They are those that are saved in the bucket, or given by hand; of a live cluster all that it has, also those that were deleted
         softly. Raises as `ledgerfs.bucket.known_schemas.KnownSchemas.versions`.
         """
         return self.bucket.schemas_of(self.name).versions

@@ -7,7 +7,7 @@ bytes of another version, or ends where another one does:
 * The new version is opened without the page cache as long as the old one is open: what it put there, the old one's reader would be given.
 * The kernel keeps no sizes as long as a replaced file is open: a smaller one would end it. When it asks for the size to read that file,
   it gets an error.
-* Estimates of a size are shown only as long as nobody has the path open. Opening it then makes the kernel ask for the size again.
+* Estimates of a size are shown only while the path is not open. Opening it then makes the kernel ask for the size again.
 """
 
 import threading

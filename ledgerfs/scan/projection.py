@@ -65,11 +65,11 @@ class Projection:
         condition = condition_of(options)
         used = () if condition is None else _names_in(condition, table)
         needed = tuple(dict.fromkeys((*names, *used)))
-        of_messages = tuple(name for name in needed if _is_of_messages(name, fields, values))
+        of_messages = tuple(name for name in needed if name not in fields)
         if values is not None and len(of_messages) == len(needed) and values.on_undecodable != "skip":
             values = None
         read = of_messages if values is None else values.columns_for(of_messages)
-        on_messages = all(_is_of_messages(name, fields, values) for name in used)
+        on_messages = all(name not in fields for name in used)
         kept = pa.schema([table.field(name) for name in needed])
         times, ids = (
             Bounds() if condition is None else bounds_of(condition, kept, name)
@@ -85,21 +85,26 @@ class Projection:
     def rows(
         self, batches: Iterable[pa.RecordBatch], decode: DecodeValues | None = None, limit: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of batches with the columns `read`, ``limit`` at most; values of further ones are not decoded."""
-        left = limit
+        """Yield the rows of batches with the columns `read`, ``limit`` at most.
+
+        Values of further ones are not decoded, unless values decide which rows are wanted: then some are, at most twice as many as before.
+        """
+        left = size = limit
         for read in batches if limit != 0 else ():
             batch = read.filter(self.condition) if self.condition is not None and self.on_messages else read
             at = 0
             while at < batch.num_rows:
-                part = batch.slice(at, left)
+                part = batch.slice(at, size)
                 at += part.num_rows
-                made = self._made(part, decode)
+                made = self._made(part, decode).slice(0, left)
                 if made.num_rows:
                     yield made
                 if left is not None:
                     left -= made.num_rows
                     if not left:
                         return
+                    # A rare row is found in few steps.
+                    size = max(left, 2 * part.num_rows)
 
     def _made(self, batch: pa.RecordBatch, decode: DecodeValues | None) -> pa.RecordBatch:
         of_values: dict[str, pa.Array] = {}
@@ -190,10 +195,6 @@ def _wanted(
             known = [*MESSAGE_SCHEMA.names, *(one for one in table.names if one in fields and one != "value")]
             raise InvalidOptionError(f"no such column; there are {', '.join(known)}", key=name)
     return tuple(names), pa.schema(wanted)
-
-
-def _is_of_messages(name: str, fields: frozenset[str], values: ShownValues | None) -> bool:
-    return values is None or name not in fields
 
 
 def _names_in(condition: pc.Expression, table: pa.Schema) -> tuple[str, ...]:

@@ -38,16 +38,15 @@ def require_table(typed: Bucket, tmp_path_factory: pytest.TempPathFactory, name:
     tmp_path = tmp_path_factory.mktemp("case")
     topic, values = typed.topic(TOP + name), "auto" if name in WITHOUT_SCHEMA else "typed"
     options = {"values": values, "schema_version": version, "on_undecodable": "null"}
-    scan = topic.scan(**options)
-    report = ScanReport()
-    said = scan.to_arrow(report)
+    of_scan = ScanReport()
+    rows = topic.scan(**options).to_arrow(of_scan)
     report = export_topic(topic, tmp_path / "out", "parquet", **options)
     files = sorted((tmp_path / "out").glob("*.parquet"))
-    assert_same_rows(pa.concat_tables(pq.ParquetFile(file).read() for file in files), said)
-    counted = (
-        {(one.version, one.reason): one.count for one in told} for told in (report.undecodable, report.undecodable)
+    assert_same_rows(pa.concat_tables(pq.ParquetFile(file).read() for file in files), rows)
+    by_scan, by_export = (
+        {(one.version, one.reason): one.count for one in read.undecodable} for read in (of_scan, report)
     )
-    assert next(counted) == next(counted)
+    assert by_scan == by_export
 
 
 @pytest.mark.parametrize("name", FEW)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,6 +23,7 @@ from ledgerfs.errors import (
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.scan.json_documents import InferredType
 from ledgerfs.scan.report import ScanReport
+from ledgerfs.scan.value_reading import ValueReading
 from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.json_topics import NAME, entry, ledger, put, told
@@ -231,6 +233,27 @@ def test_schemas_and_numbers_that_are_none(tmp_path: Path) -> None:
     for schema in (pa.struct([("a", pa.duration("s"))]), {"type": "record"}):
         with pytest.raises(InvalidSchemaError):
             topic.scan(values="json", schema_version=schema)
+
+
+def test_a_rare_row_is_found_in_few_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = topic_of(tmp_path, [{"id": i, "rare": i % 700 == 699} for i in range(3000)])
+    options: dict[str, Any] = {
+        "values": "json", "flatten": True, "where": pc.field("rare"), "schema_version": topic.json_type()
+    }  # fmt: skip
+    steps: list[int] = []
+    read = ValueReading.__call__
+
+    def counted(reading: ValueReading, batch: pa.RecordBatch) -> Any:
+        steps.append(batch.num_rows)
+        return read(reading, batch)
+
+    monkeypatch.setattr(ValueReading, "__call__", counted)
+    for limit in range(6):
+        steps.clear()
+        found = topic.scan(["id"], limit=limit, **options).to_arrow()["id"].to_pylist()
+        assert found == [699, 1399, 2099, 2799][:limit]
+        assert len(steps) < 15
+        assert limit != 1 or sum(steps) < 3 * 700
 
 
 def test_a_field_that_an_inferred_type_lacks_is_never_left_out_unseen(tmp_path: Path) -> None:
