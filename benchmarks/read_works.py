@@ -19,6 +19,8 @@ from benchmarks.decode import TOPIC
 from benchmarks.read_buckets import LEDGER_ID, WARM_TOPIC, Site
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import open_bucket
+from ledgerfs.storage.objects import ReadRequest
+from ledgerfs.storage.opening import open_store
 
 PART = 8 << 20
 RANDOM_READS = 1000
@@ -31,16 +33,42 @@ _SETTLE = 0.1
 
 
 def raw_parts(site: Site, threads: int) -> Callable[[], int]:
-    """Read the data object of the large ledger in parts of 8 MiB, several at a time."""
-    fs, path, size = _s3fs(site), site.large.object_path, site.large.size
+    """Read the data object of the large ledger with obstore in parts of 8 MiB, several at a time."""
+    import obstore
+    from obstore.store import S3Store
+
+    options, size = site.store.options, site.large.size
+    bucket, _, key = site.large.object_path.partition("/")
+    store = S3Store(
+        bucket,
+        endpoint=options["endpoint_url"],
+        access_key_id=options["key"],
+        secret_access_key=options["secret"],
+        client_options={"allow_http": True},
+    )
+    obstore.get_range(store, key, start=0, end=1)
+    return _parts(size, threads, lambda start, end: len(obstore.get_range(store, key, start=start, end=end)))
+
+
+def s3fs_parts(site: Site, threads: int) -> Callable[[], int]:
+    """Read it with s3fs."""
+    fs, path = _s3fs(site), site.large.object_path
     fs.cat_file(path, start=0, end=1)
+    return _parts(site.large.size, threads, lambda start, end: len(fs.cat_file(path, start=start, end=end)))
 
-    def part(start: int) -> int:
-        return len(fs.cat_file(path, start=start, end=min(start + PART, size)))
 
+def store_parts(site: Site, threads: int) -> Callable[[], int]:
+    """Read it with the store that ledgerfs reads with."""
+    bucket, _, key = site.large.object_path.partition("/")
+    store = open_store(_s3fs(site), bucket)
+    store.read(ReadRequest(key, 0, 1))
+    return _parts(site.large.size, threads, lambda start, end: len(store.start(ReadRequest(key, start, end)).result()))
+
+
+def _parts(size: int, threads: int, read: Callable[[int, int], int]) -> Callable[[], int]:
     def work() -> int:
         with ThreadPoolExecutor(threads) as pool:
-            return sum(pool.map(part, range(0, size, PART)))
+            return sum(pool.map(lambda start: read(start, min(start + PART, size)), range(0, size, PART)))
 
     return work
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ledgerfs.errors import LedgerfsError
+from ledgerfs.formats.buffers import Buffer
 from ledgerfs.storage.objects import ReadRequest
 from ledgerfs.storage.ordered_map import ordered_map
 
@@ -21,7 +22,7 @@ _THREADS = 16
 
 def read_in_loop(
     loop: asyncio.AbstractEventLoop,
-    read: Callable[[ReadRequest], Coroutine[Any, Any, bytes]],
+    read: Callable[[ReadRequest], Coroutine[Any, Any, Buffer]],
     requests: Iterable[ReadRequest],
 ) -> Iterator[Outcome]:
     """Run ``read`` for each request in an event loop that another thread runs (fsspec's)."""
@@ -54,7 +55,7 @@ def _outcome(read: Callable[[ReadRequest], bytes], request: ReadRequest) -> Outc
 
 def _start_window(
     loop: asyncio.AbstractEventLoop,
-    read: Callable[[ReadRequest], Coroutine[Any, Any, bytes]],
+    read: Callable[[ReadRequest], Coroutine[Any, Any, Buffer]],
     requests: Iterator[ReadRequest],
 ) -> "Future[list[Outcome]] | None":
     window: list[ReadRequest] = []
@@ -68,14 +69,14 @@ def _start_window(
 
 
 async def _read_window(
-    read: Callable[[ReadRequest], Coroutine[Any, Any, bytes]], window: list[ReadRequest]
+    read: Callable[[ReadRequest], Coroutine[Any, Any, Buffer]], window: list[ReadRequest]
 ) -> list[Outcome]:
     limit = asyncio.Semaphore(_LOOP_CONCURRENCY)
 
     async def one(request: ReadRequest) -> Outcome:
         async with limit:
             try:
-                return await read(request)
+                return bytes(await read(request))
             except LedgerfsError as error:
                 return error
 

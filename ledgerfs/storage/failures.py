@@ -120,6 +120,11 @@ def may_be_credentials(error: BaseException) -> bool:
     return code_of(error) in EXPIRED | _UNKNOWN_KEY | _WITHOUT_BODY
 
 
+def is_explained(code: str, text: str) -> bool:
+    """Whether a store's answer 400 is about the object or the credentials, by its code and text, and not about how it was requested."""
+    return code in EXPIRED | _UNKNOWN_KEY or code.startswith("KMS") or _CUSTOMER_KEY in text
+
+
 def names_of(error: BaseException) -> frozenset[str]:
     """Return the names of an error's class and of its base classes."""
     return frozenset(cls.__name__ for cls in type(error).__mro__)

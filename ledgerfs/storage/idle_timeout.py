@@ -28,6 +28,10 @@ class Silence:
             self._timeout.reschedule(now + self._patience)
             self._heard = now
 
+    def end(self) -> None:
+        """End the time-out: from here on a client has its own."""
+        self._timeout.reschedule(None)
+
 
 @asynccontextmanager
 async def bounded(tries: Tries, asked: Asked) -> AsyncIterator[Silence]:

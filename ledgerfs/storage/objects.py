@@ -62,7 +62,8 @@ class ObjectHead:
 class ReadRequest:
     """Bytes ``start`` (included) to ``end`` (excluded) of an object; with ``version``, only of that version.
 
-    ``is_kept`` says whether a cache may keep them: one pass over many bytes would push all others out of it.
+    ``is_kept`` says whether a cache may keep them: one pass over many bytes would push all others out of it. With ``is_checked`` they are
+    compared with the checksum that the store keeps of the whole object, if it sends one (S3); that takes ten times as long for small ones.
     """
 
     key: str
@@ -70,3 +71,4 @@ class ReadRequest:
     end: int
     version: str = ""
     is_kept: bool = True
+    is_checked: bool = False

@@ -113,31 +113,18 @@ def retry(
     tries: Tries,
     on_retry: OnRetry,
     sleep: Callable[[float], None] = time.sleep,
-    is_wanted: Callable[[], bool] | None = None,
 ) -> Result:
-    """Call ``attempt`` until it returns; raises its last error when no try is left, or the answer is not wanted any more."""
+    """Call ``attempt`` until it returns; raises its last error when no try is left."""
     while True:
         number = tries.number
         try:
             return attempt()
         except Exception as error:
-            delay = tries.delay_after(error) if is_wanted is None or is_wanted() else None
+            delay = tries.delay_after(error)
             if delay is None:
                 raise
             on_retry(error, number, tries.seconds, delay)
-            if not _slept(delay, sleep, is_wanted):
-                raise
-
-
-def _slept(seconds: float, sleep: Callable[[float], None], is_wanted: Callable[[], bool] | None) -> bool:
-    """Wait between two tries, as long as another one is wanted; return whether it still is."""
-    if is_wanted is None:
-        sleep(seconds)
-        return True
-    while seconds > 0 and is_wanted():
-        sleep(min(seconds, _STEP_SECONDS))
-        seconds -= _STEP_SECONDS
-    return is_wanted()
+        sleep(delay)
 
 
 async def retry_async(
@@ -145,18 +132,23 @@ async def retry_async(
     tries: Tries,
     on_retry: OnRetry,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    is_wanted: Callable[[], bool] = lambda: True,
 ) -> Result:
-    """Do the same as `retry` in an event loop."""
+    """Do the same in an event loop, as long as the answer is wanted."""
     while True:
         number = tries.number
         try:
             return await attempt()
         except Exception as error:
-            delay = tries.delay_after(error)
+            delay = tries.delay_after(error) if is_wanted() else None
             if delay is None:
                 raise
             on_retry(error, number, tries.seconds, delay)
-        await sleep(delay)
+            while delay > 0 and is_wanted():
+                await sleep(min(delay, _STEP_SECONDS))
+                delay -= _STEP_SECONDS
+            if not is_wanted():
+                raise
 
 
 def is_transient(error: BaseException) -> bool:

@@ -10,7 +10,6 @@ import pytest
 from ledgerfs.cache import read_ahead
 from ledgerfs.cache.object_reader import ObjectReader
 from ledgerfs.scan.topic_entries import Reach, read_entries
-from ledgerfs.storage.part_buffers import part_buffer
 from tests.support.children import is_true_in_child
 from tests.support.ledgers import Offload, offload, put_in_folder
 from tests.support.remote import RemoteFolder, remote_ledger
@@ -199,16 +198,6 @@ def test_ledgers_of_a_topic_follow_each_other_without_a_pause(tmp_path: Path) ->
     assert {request.key for request in stores[0].data_requests[:asked_at_first]} >= {
         ledger.ref.object("data").key for ledger in ledgers[:2]
     }
-
-
-def test_part_buffers_come_back_when_nobody_sees_them_any_more() -> None:
-    first = part_buffer(8 * MIB)
-    first[:4] = b"left"
-    view = first[:4].toreadonly()
-    del first
-    other = part_buffer(8 * MIB)
-    other[:4] = b"next"
-    assert bytes(view) == b"left"
 
 
 def test_a_child_reads_on_in_a_file_that_its_parent_opened(url: str, made: Offload) -> None:

@@ -26,7 +26,7 @@ from pathlib import Path
 import pytest
 
 from ledgerfs.storage.retries import TIMEOUT_VARIABLE, Tries
-from ledgerfs.storage.s3 import client
+from ledgerfs.storage.s3 import obstore_client
 from tests.support import matrix
 from tests.support.matrix import READINGS, Combination, World, small_parts
 from tests.support.s3 import FaultProxy, S3Server
@@ -69,8 +69,8 @@ def worlds(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[l
 def hasty(worlds: list[World], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let stores be silent for a second, and no request be given up for that."""
     monkeypatch.setattr(Tries, "patience", property(lambda tries: min(SILENT_S, tries.rest)))
-    # botocore's client takes the time-out for good when it is made.
-    monkeypatch.setattr(client, "store_timeout", lambda: 4 * SILENT_S)
+    # obstore's client takes the time-out for good when it is made.
+    monkeypatch.setattr(obstore_client, "store_timeout", lambda: 4 * SILENT_S)
     _renew(worlds)
     yield
     _renew(worlds)

@@ -3,6 +3,7 @@
 A fault that is over when a request is sent again may go unnoticed. Exit code 1 of `verify` and `repair` would call sound objects damaged.
 """
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -177,7 +178,7 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyBucket]:
 def place(bucket: FaultyBucket, monkeypatch: pytest.MonkeyPatch) -> FaultyBucket:
     without_pauses(monkeypatch)
     # Refused requests are still sent once more; making new clients for that takes long.
-    monkeypatch.setattr(S3Store, "_renew", lambda store: None)
+    monkeypatch.setattr(S3Store, "_renew", lambda store: asyncio.sleep(0))
     return bucket
 
 

@@ -55,7 +55,7 @@ def test_the_checksum_of_another_part_says_nothing_of_this_one(bucket: str, prox
     key = next(stat.key for page in store.list_pages() for stat in page if stat.key.endswith("-1-index"))
     size = store.head(key).stat.size
     proxy.faults.append(Fault("damaged", matches=is_index_of_1))
-    (part,) = store.read_many([ReadRequest(key, 0, size - 1)])
+    (part,) = store.read_many([ReadRequest(key, 0, size - 1, is_checked=True)])
     assert type(part) is StoreError
-    (whole,) = store.read_many([ReadRequest(key, 0, size)])
+    (whole,) = store.read_many([ReadRequest(key, 0, size, is_checked=True)])
     assert isinstance(whole, CorruptObjectError)

@@ -13,7 +13,7 @@ import pytest
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.fuse_mount import binding, daemon
 from ledgerfs.fuse_mount.operations import MountedBucket, MountOptions
-from ledgerfs.storage.s3.client import S3Client
+from ledgerfs.storage.s3.obstore_client import ObstoreClient
 from tests.support.matrix import small_parts
 from tests.support.tries import without_pauses
 
@@ -53,13 +53,13 @@ _clients: list[Any] = []
 
 def _note_clients(patch: pytest.MonkeyPatch) -> None:
     """Remember the clients of S3, of which each keeps the time-out that it was made with."""
-    make = S3Client.__init__
+    make = ObstoreClient.__init__
 
-    def make_and_note(client: Any) -> None:
-        make(client)
+    def make_and_note(client: Any, *arguments: Any) -> None:
+        make(client, *arguments)
         _clients.append(client)
 
-    patch.setattr(S3Client, "__init__", make_and_note)
+    patch.setattr(ObstoreClient, "__init__", make_and_note)
 
 
 def _answer(made: Any, bucket: Any) -> None:
@@ -73,7 +73,7 @@ def _answer(made: Any, bucket: Any) -> None:
             if value:
                 without_pauses(patience, bound_s=0.5, patience_s=float(value))
             for client in _clients:
-                client._lean = None
+                client.forget()
         elif what == "constants":
             constants.undo()
             for name, one in json.loads(value).items():

@@ -31,6 +31,10 @@ class Request(NamedTuple):
         signed = re.search(r"Credential=([^/]+)/", self.headers.get("authorization", ""))
         return signed[1] if signed else ""
 
+    @property
+    def is_of_obstore(self) -> bool:
+        return self.headers["user-agent"].startswith("object_store/")
+
 
 class Refusal(NamedTuple):
     """An error answer; that for an archived object names its storage class."""

@@ -32,12 +32,12 @@ def without_pauses(monkeypatch: pytest.MonkeyPatch, *, bound_s: float = 2, patie
     """
     clock = PausesOnly()
     monkeypatch.setenv(TIMEOUT_VARIABLE, str(bound_s))
-    monkeypatch.setattr(retry, "__defaults__", (clock.sleep, None))
-    monkeypatch.setattr(retry_async, "__defaults__", (clock.sleep_async,))
+    monkeypatch.setattr(retry, "__defaults__", (clock.sleep,))
+    monkeypatch.setattr(retry_async, "__defaults__", (clock.sleep_async, *(retry_async.__defaults__ or ())[1:]))
     tries_on(clock, monkeypatch)
     monkeypatch.setattr(Tries, "patience", patience_s)
     monkeypatch.setattr(Tries, "rest", patience_s)
-    monkeypatch.setattr("ledgerfs.storage.s3.client.store_timeout", lambda: 4 * patience_s)
+    monkeypatch.setattr("ledgerfs.storage.s3.obstore_client.store_timeout", lambda: 4 * patience_s)
     return clock
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -111,7 +112,8 @@ class IndexDigests:
         """Return an index as it was read, or an error; if its ETag does not fit, it is read once more."""
         if not isinstance(outcome, bytes) or not self._is_doubtful(request, outcome):
             return outcome
-        (again,) = self._store.read_many([request])
+        # The checksum that the store keeps distinguishes damage in the store from an ETag that is no digest.
+        (again,) = self._store.read_many([replace(request, is_checked=True)])
         if again == outcome:
             self._are_digests = False
         elif isinstance(again, bytes) and self._is_doubtful(request, again):

@@ -7,6 +7,8 @@ from dataclasses import replace
 from stat import S_ISREG
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ledgerfs.errors import BucketNotFoundError, LedgerfsError
 from ledgerfs.formats.buffers import Buffer
 from ledgerfs.storage.descriptors import copy_range
@@ -14,7 +16,6 @@ from ledgerfs.storage.failures import replaced, short_body, translate
 from ledgerfs.storage.folders.files import LINK_REFUSED, open_object, stat_object, stat_of_file, version_of_file
 from ledgerfs.storage.folders.writes import LocalWrites, is_part
 from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
-from ledgerfs.storage.part_buffers import part_buffer
 from ledgerfs.storage.reading_threads import FOLDER_THREADS
 from ledgerfs.storage.sent_requests import Asked, Sent
 from ledgerfs.storage.traffic import Traffic
@@ -106,27 +107,15 @@ class LocalStore:
             raise translate(error, key) from error
 
     def read(self, request: ReadRequest) -> bytes:
-        """Read with one ``pread``; the version is checked on the open file, so it is that of the bytes."""
-        wanted = request.end - request.start
-        with self._opened(request) as (source, sent):
-            try:
-                data = os.pread(source, wanted, request.start)
-                while len(data) < wanted and (more := os.pread(source, wanted - len(data), request.start + len(data))):
-                    data += more
-            except OSError as error:
-                raise translate(error, request.key, request.start) from error
-            sent.received = len(data)
-            if len(data) != wanted:
-                raise short_body(request.key, request.start, wanted, len(data))
-        return data
+        """Read from the open file, whose version is checked, so it is that of the bytes."""
+        return bytes(self._read_part(request))
 
     def start(self, request: ReadRequest) -> "Future[Buffer]":
         """Read in another thread."""
         return FOLDER_THREADS.start(self._read_part, request)
 
     def _read_part(self, request: ReadRequest) -> Buffer:
-        """Read as `read` does, into reused memory."""
-        buffer = part_buffer(request.end - request.start)
+        buffer = np.empty(request.end - request.start, np.uint8).data
         with self._opened(request) as (source, sent):
             try:
                 while rest := buffer[sent.received :]:

@@ -7,7 +7,7 @@ from typing import Any
 from ledgerfs.storage.objects import ObjectStat
 
 _TIME_KEYS = ("LastModified", "last_modified", "updated", "modified", "mtime", "created")
-_VERSION_KEYS = ("ETag", "etag", "generation", "md5Hash", "content_md5", "uid")
+_VERSION_KEYS = ("generation", "ETag", "etag", "md5Hash", "content_md5", "uid")
 
 
 def stat_of_info(info: Mapping[str, Any]) -> ObjectStat:

@@ -176,8 +176,9 @@ class FsspecUpload:
         try:
             if self._is_hidden:
                 self._require_absent()
-                self._is_hidden = False
             self._file.close()
+            # Not before: an object that shows after a refusal may be that of another writer.
+            self._is_hidden = False
             stat = self._head().stat
         except Exception as error:
             raise translate(error, self._key) from error

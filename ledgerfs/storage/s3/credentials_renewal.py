@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 from ledgerfs.forked import ForkLock
 from ledgerfs.storage.failures import may_be_credentials
@@ -19,52 +20,43 @@ _SECONDS_BETWEEN = 5.0
 
 
 class CredentialsRenewal:
-    """Tries refused requests once more with new credentials. Safe in threads and coroutines.
+    """Tries refused requests once more with new credentials. For tasks of one event loop.
 
     Parameters
     ----------
     renew
-        Has all clients of the store resolve their credentials again; waits until that is done.
+        Has all clients of the store resolve their credentials again.
 
     """
 
-    __slots__ = ("_clock", "_count", "_last", "_lock", "_renew")
+    __slots__ = ("_clock", "_count", "_last", "_locks", "_renew")
 
-    def __init__(self, renew: Callable[[], None], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, renew: Callable[[], Awaitable[None]], clock: Callable[[], float] = time.monotonic) -> None:
         self._renew = renew
         self._clock = clock
-        self._lock = ForkLock()
+        # A forked child has another loop, and must not wait for its parent.
+        self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         self._count = 0
         self._last: float | None = None
 
-    def tried(self, attempt: Callable[[], Result]) -> Result:
+    async def tried(self, attempt: Callable[[], Awaitable[Result]]) -> Result:
         """Return what ``attempt`` does; call it again if its credentials were refused and there may be newer ones."""
-        count = self._count
-        try:
-            return attempt()
-        except Exception as error:
-            if not (may_be_credentials(error) and self._is_renewed_since(count)):
-                raise
-        return attempt()
-
-    async def tried_async(self, attempt: Callable[[], Awaitable[Result]]) -> Result:
-        """Do the same in an event loop, which goes on meanwhile."""
         count = self._count
         try:
             return await attempt()
         except Exception as error:
-            if not (may_be_credentials(error) and await asyncio.to_thread(self._is_renewed_since, count)):
+            if not (may_be_credentials(error) and await self._is_renewed_since(count)):
                 raise
         return await attempt()
 
-    def _is_renewed_since(self, count: int) -> bool:
+    async def _is_renewed_since(self, count: int) -> bool:
         """Renew, unless another request has done so since ``count``; return whether the credentials are newer ones."""
-        with self._lock:
+        async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             if self._count != count:
                 return True
             if self._last is not None and self._clock() - self._last < _SECONDS_BETWEEN:
                 return False
             self._last = self._clock()
-            self._renew()
+            await self._renew()
             self._count += 1
             return True

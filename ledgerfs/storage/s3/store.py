@@ -1,9 +1,9 @@
-"""S3 through the clients of s3fs and botocore, at the level of their requests.
+"""S3: the bytes of objects through obstore, all other requests through the client of s3fs.
 
-Above that level s3fs cannot ask for one version of an object (``If-Match``), returns no user metadata with a body, keeps every listing for
-ever, and has its own retries around those of botocore. Credentials, endpoints, options of requests and the event loop are those of s3fs;
-failed requests are handled here. Many small reads go through s3fs's event loop, single and large ones through botocore in threads, which
-costs less (`ledgerfs.storage.s3.transfers`).
+Credentials, endpoints, options of requests and the event loop are those of s3fs; failed requests are handled here. s3fs itself cannot ask
+for one version of an object (``If-Match``), keeps every listing for ever, and has its own retries around those of botocore, so its client
+is used at the level of requests. That client also reads what obstore cannot (`ledgerfs.storage.s3.obstore_client`), and compares the
+checksums that stores keep, which obstore does not (``is_checked``).
 """
 
 import asyncio
@@ -21,12 +21,13 @@ from ledgerfs.storage.fsspec_handle import FsspecHandle
 from ledgerfs.storage.idle_timeout import Silence, bounded
 from ledgerfs.storage.listed_pages import ListedPage, PagePosition, each_key_once
 from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
-from ledgerfs.storage.retries import Tries, retry, retry_async
+from ledgerfs.storage.obstore_gets import UnexplainedError
+from ledgerfs.storage.retries import Tries, retry_async
+from ledgerfs.storage.s3 import obstore_client
 from ledgerfs.storage.s3.body import StoredChecksum, check_answer, read_body
-from ledgerfs.storage.s3.client import S3Client, accept_control_characters, is_known_to_botocore
 from ledgerfs.storage.s3.credentials_renewal import CredentialsRenewal
-from ledgerfs.storage.s3.direct_get import LeanGet
-from ledgerfs.storage.s3.transfers import Transfer
+from ledgerfs.storage.s3.listing_characters import accept_control_characters
+from ledgerfs.storage.s3.obstore_client import ObstoreClient
 from ledgerfs.storage.s3.writes import S3Writes
 from ledgerfs.storage.sent_requests import Asked, Sent
 from ledgerfs.storage.traffic import Traffic
@@ -46,7 +47,7 @@ _MAYBE_ARCHIVED = _ARCHIVES | {"INTELLIGENT_TIERING"}
 class S3Store:
     """A bucket, or a prefix in one, of any S3-speaking store."""
 
-    __slots__ = ("_bucket", "_client", "_handle", "_has_answered", "_lacks_if_match", "_prefix", "_renewal", "traffic")
+    __slots__ = ("_bucket", "_handle", "_has_answered", "_lacks_if_match", "_obstore", "_prefix", "_renewal", "traffic")
 
     def __init__(self, handle: FsspecHandle, root: str) -> None:
         self._handle = handle
@@ -56,7 +57,7 @@ class S3Store:
         self._prefix = f"{prefix.rstrip('/')}/" if prefix.rstrip("/") else ""
         self._has_answered = False
         self._lacks_if_match = False
-        self._client = S3Client() if is_known_to_botocore(handle.options) else None
+        self._obstore = ObstoreClient(self._bucket, handle.options)
         self._renewal = CredentialsRenewal(self._renew)
         self.traffic = Traffic()
 
@@ -108,23 +109,15 @@ class S3Store:
 
     def read(self, request: ReadRequest) -> bytes:
         """One ranged GET with ``If-Match``, with retries."""
-        future = self.start(request)
-        try:
-            data = future.result()
-        finally:
-            future.cancel()  # for Ctrl-C, which ends the waiting alone
-        return data if isinstance(data, bytes) else bytes(data)
+        return bytes(self._wait_for(self._read(request)))
 
     def start(self, request: ReadRequest) -> "Future[Buffer]":
         """Begin the GET; cancelling ends it and closes its connection."""
-        client = self._client
-        if client is None:
-            return asyncio.run_coroutine_threadsafe(self._read_part(request), self._handle.fs.loop)
-        return Transfer(request).begin(lambda transfer: self._transfer(client, transfer))
+        return asyncio.run_coroutine_threadsafe(self._read(request), self._handle.fs.loop)
 
     def send(self, request: ReadRequest, descriptor: int) -> None:
         """Read, and write what was read."""
-        write_all(descriptor, self.read(request))
+        write_all(descriptor, self._wait_for(self._read(request)))
 
     def read_many(self, requests: Iterable[ReadRequest]) -> Iterator[bytes | LedgerfsError]:
         """Keep some dozen GETs under way."""
@@ -146,32 +139,12 @@ class S3Store:
 
         Raises only our errors; the store's answer is their cause. A request that is not wanted any more is not tried again.
         """
-        client = self._client
-        if client is None:
-            return self._wait_for(self._request_in_loop(asked, operation, arguments))
-        tries = Tries(asked.size, is_first_contact=not self._has_answered)
 
-        def attempt() -> dict[str, Any]:
-            fs = self._handle.fs
-            method = getattr(client.of(fs).client, operation)
-            with Sent(asked, self.traffic, tries.number), self._noting_answers():
-                try:
-                    answer: dict[str, Any] = method(**self._arguments(fs, method, **self._named(arguments)))
-                except Exception as error:
-                    raise _translated(error) from error
-                return answer
-
-        try:
-            return self._renewal.tried(lambda: retry(attempt, tries, asked.tell_retry, is_wanted=is_wanted))
-        except Exception as error:
-            raise tries.given_up(error, translate(error, asked.key)) from error
-
-    async def _request_in_loop(self, asked: Asked, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
         async def exchange(fs: Any, _: Sent, __: Silence) -> dict[str, Any]:  # noqa: ANN401
             answer: dict[str, Any] = await self._call(fs, operation, **self._named(arguments))
             return answer
 
-        return await self._ask(asked, exchange)
+        return self._wait_for(self._ask(asked, exchange, is_wanted))
 
     def _named(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments with the object's whole name in its bucket, if they name an object."""
@@ -189,37 +162,6 @@ class S3Store:
         finally:
             future.cancel()  # for Ctrl-C, which ends the waiting alone
 
-    def _transfer(self, client: S3Client, transfer: Transfer) -> Buffer:
-        """Read in a thread."""
-        request = transfer.request
-        if request.end <= request.start:
-            return b""
-        asked = Asked.to_read(request)
-        tries = Tries(asked.size, is_first_contact=not self._has_answered)
-
-        def attempt() -> Buffer:
-            fs = self._handle.fs
-            lean = client.of(fs)
-            with Sent(asked, self.traffic, tries.number) as sent, self._noting_answers():
-                return transfer.receive(self._answer(fs, lean, request), sent, tries)
-
-        try:
-            return self._renewal.tried(lambda: retry(attempt, tries, asked.tell_retry, is_wanted=transfer.is_wanted))
-        except Exception as error:
-            raise tries.given_up(error, translate(error, asked.key, asked.offset)) from error
-
-    def _answer(self, fs: Any, lean: LeanGet, request: ReadRequest) -> dict[str, Any]:  # noqa: ANN401
-        arguments = self._get_arguments(request)
-        try:
-            return lean.get_object(self._arguments(fs, lean.get_object, **arguments))
-        except Exception as error:
-            translated = _translated(error)
-            if status_of(translated) == 416:
-                raise self._wait_for(self._out_of_range(request)) from error
-            if self._is_condition_refused(translated, arguments):
-                return self._answer(fs, lean, request)
-            raise translated from error
-
     @contextmanager
     def _noting_answers(self) -> Iterator[None]:
         """Remember whether the store ever answered."""
@@ -230,16 +172,13 @@ class S3Store:
             raise
         self._has_answered = True
 
-    async def _read_part(self, request: ReadRequest) -> Buffer:
-        return await self._read(request)
-
-    async def _read(self, request: ReadRequest) -> bytes:
+    async def _read(self, request: ReadRequest) -> Buffer:
         if request.end <= request.start:
             return b""
 
         checksum = StoredChecksum(request)
 
-        async def exchange(fs: Any, sent: Sent, silence: Silence) -> bytes:  # noqa: ANN401  (s3fs is not typed)
+        async def exchange(fs: Any, sent: Sent, silence: Silence) -> Buffer:  # noqa: ANN401  (s3fs is not typed)
             return await self._get(fs, request, checksum, sent, silence)
 
         return await self._ask(Asked.to_read(request), exchange)
@@ -275,16 +214,44 @@ class S3Store:
         checksum: StoredChecksum,
         sent: Sent,
         silence: Silence,
-    ) -> bytes:
-        arguments = self._get_arguments(request)
+    ) -> Buffer:
+        """Make one GET, of this version if the store supports that, else with a comparison of the ETag that it answers with."""
+        is_matched = bool(request.version) and not self._lacks_if_match
+        client = None if request.is_checked else await self._obstore.of(fs)
         try:
-            answer = await self._call(fs, "get_object", **arguments)
+            if client is None:
+                return await self._get_by_s3fs(fs, request, checksum, sent, silence, is_matched=is_matched)
+            key = self._prefix + request.key
+            # The client has its own time-out for a store that sends nothing.
+            silence.end()
+            return await obstore_client.get(client, key, request, sent, is_matched=is_matched)
+        except UnexplainedError as error:
+            self.traffic.count(requests=1, retries=1, bytes_asked=request.end - request.start)
+            data = await self._get_by_s3fs(fs, request, checksum, sent, silence, is_matched=is_matched)
+            # Only here is it sure that obstore failed, and not the store.
+            self._obstore.give_up(str(error))
+            return data
         except OSError as error:
             if status_of(error) == 416:
                 raise await self._out_of_range(request) from error
-            if self._is_condition_refused(error, arguments):
-                return await self._get(fs, request, checksum, sent, silence)
-            raise
+            if not (is_matched and status_of(error) == 501):
+                raise
+            self._lacks_if_match = True
+        return await self._get(fs, request, checksum, sent, silence)
+
+    async def _get_by_s3fs(
+        self,
+        fs: Any,  # noqa: ANN401
+        request: ReadRequest,
+        checksum: StoredChecksum,
+        sent: Sent,
+        silence: Silence,
+        *,
+        is_matched: bool,
+    ) -> bytes:
+        match = {"IfMatch": request.version} if is_matched else {}
+        asked = f"bytes={request.start}-{request.end - 1}"
+        answer = await self._call(fs, "get_object", Key=self._prefix + request.key, Range=asked, **match)
         body = answer["Body"]
         try:
             check_answer(answer, request)
@@ -292,12 +259,6 @@ class S3Store:
                 return await read_body(body, request, sent, silence)
         finally:
             body.close()
-
-    def _is_condition_refused(self, error: Exception, arguments: dict[str, str]) -> bool:
-        """Whether the store does not support ``If-Match``; from then on only the ETags of its answers are compared with the version."""
-        is_refused = "IfMatch" in arguments and status_of(error) == 501
-        self._lacks_if_match |= is_refused
-        return is_refused
 
     async def _out_of_range(self, request: ReadRequest) -> LedgerfsError:
         """Return the error for a range beyond the end of the object, which may have been replaced."""
@@ -311,7 +272,9 @@ class S3Store:
             return short_object(request.key, request.start, stat.size)
         return short_body(request.key, request.start, request.end - request.start, 0)
 
-    async def _ask(self, asked: Asked, exchange: Exchange[Result]) -> Result:
+    async def _ask(
+        self, asked: Asked, exchange: Exchange[Result], is_wanted: Callable[[], bool] = lambda: True
+    ) -> Result:
         """Make one request, with the retries of `retries`; all errors are ours."""
         try:
             fs = self._handle.fs
@@ -322,22 +285,19 @@ class S3Store:
         tries = Tries(asked.size, is_first_contact=not self._has_answered)
 
         async def attempt() -> Result:
-            return await retry_async(lambda: self._try(fs, asked, tries, exchange), tries, asked.tell_retry)
+            return await retry_async(
+                lambda: self._try(fs, asked, tries, exchange), tries, asked.tell_retry, is_wanted=is_wanted
+            )
 
         try:
-            return await self._renewal.tried_async(attempt)
+            return await self._renewal.tried(attempt)
         except Exception as error:
             raise tries.given_up(error, translate(error, asked.key, asked.offset)) from error
 
-    def _renew(self) -> None:
+    async def _renew(self) -> None:
         """Have the credentials resolved again: from the environment, files, a process, or a service."""
-
-        async def refresh() -> None:
-            await self._handle.fs.set_session(refresh=True)
-
-        self._wait_for(refresh())
-        if self._client is not None:
-            self._client.forget()
+        await self._handle.fs.set_session(refresh=True)
+        self._obstore.forget()
 
     async def _try(self, fs: Any, asked: Asked, tries: Tries, exchange: Exchange[Result]) -> Result:  # noqa: ANN401
         with Sent(asked, self.traffic, tries.number) as sent, self._noting_answers():
@@ -356,10 +316,6 @@ class S3Store:
         """Return the arguments of a request with those that s3fs adds."""
         added: dict[str, Any] = fs._get_s3_method_kwargs(method, Bucket=self._bucket, **arguments)  # noqa: SLF001
         return added
-
-    def _get_arguments(self, request: ReadRequest) -> dict[str, str]:
-        match = {"IfMatch": request.version} if request.version and not self._lacks_if_match else {}
-        return {"Key": self._prefix + request.key, "Range": f"bytes={request.start}-{request.end - 1}", **match}
 
     def _folders(self, page: dict[str, Any]) -> list[ObjectStat]:
         return [
