@@ -37,7 +37,13 @@ class FsspecHandle:
     @property
     def fs(self) -> Any:  # noqa: ANN401  (fsspec is not typed)
         """The filesystem for this process and, if it is synchronous, for this thread."""
-        return self.cls(*self.args, **self.options)
+        options = self.options
+        if "config_kwargs" in options:
+            # botocore changes dictionaries in it, by which fsspec would not find the filesystem again.
+            given = options["config_kwargs"] or {}
+            copied = {name: dict(value) if isinstance(value, dict) else value for name, value in given.items()}
+            options = {**options, "config_kwargs": copied}
+        return self.cls(*self.args, **options)
 
     def is_kind(self, module: str, name: str) -> bool:
         """Whether the filesystem is of the class ``module.name`` or a subclass, without importing it."""

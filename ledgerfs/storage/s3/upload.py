@@ -4,6 +4,7 @@ import logging
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, wait
+from threading import main_thread
 from typing import Any
 
 import numpy as np
@@ -166,14 +167,14 @@ class S3Upload:
         return str(answer["UploadId"])
 
     def _send(self, token: str, number: int, part: bytearray, offset: int) -> bytearray:
-        """Send one part; return its memory."""
+        """Send one part; return its memory. No try follows the end of the program, which would wait for it: see `abort`."""
         if not self._is_over:
             asked = Asked("PUT", self._key, offset, offset + len(part))
             try:
                 answer = self._store.request(
                     asked,
                     "upload_part",
-                    lambda: not self._is_over,
+                    lambda: not self._is_over and main_thread().is_alive(),
                     Key=self._key,
                     UploadId=token,
                     PartNumber=number,
