@@ -85,7 +85,7 @@ _COMMANDS = (
     LazyCommand("rm", "ledgerfs.cli.rm:rm", "Delete ledgers of the tree's entries/: of each the index object first, then the data object."),
     LazyCommand("mount", "ledgerfs.cli.mount:mount", "Mount BUCKET on FOLDER, and return when it answers."),
     LazyCommand("umount", "ledgerfs.cli.umount:umount", "End the mount on FOLDER; one whose process was killed is cleared away."),
-    LazyCommand("warm", "ledgerfs.cli.warm:warm", "Compile kernels before they are needed, for images."),
+    LazyCommand("warm", "ledgerfs.cli.warm:warm", "Compile the kernels of messages and values, for images and new machines."),
     LazyCommand(
         "spark", "ledgerfs.cli.spark.group:spark", "Work on a whole bucket with Apache Spark, on this machine or on a cluster."
     ),

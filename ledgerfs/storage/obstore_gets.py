@@ -31,6 +31,7 @@ _STORAGE_CLASS = re.compile(r"<StorageClass>([^<]*)</StorageClass>")
 _TOO_LARGE = re.compile(r"Wanted range starting at \d+, but object was only (\d+) bytes long")
 _WRONG_RANGE = re.compile(r"Received non-partial response when range requested|Requested \d+\.\.\d+, got \d+\.\.\d+")
 _WRONG_HEADERS = re.compile(r"\w+: Content-Length Header missing from response")
+_CUT_BODY = "IncompleteBody"
 _KIND = re.compile(r"HttpError \{\s*kind: (\w+)")
 _KINDS = {401: PermissionError, 403: PermissionError, 404: FileNotFoundError}
 
@@ -130,6 +131,9 @@ def error_of(error: Exception, request: ReadRequest) -> Exception:
     text, _, details = str(error).partition("\n\nDebug source:")
     if answered := _STATUS.search(text):
         return _answer_error(int(answered[1]), answered[2], request)
+    if _CUT_BODY in details:
+        reason = f"the store sent fewer than the {request.end - request.start} bytes that were asked for"
+        return WrongBodyError(reason, key=request.key, offset=request.start)
     return _wrong_headers(text, request) or _broken_connection(text, details) or UnexplainedError(text)
 
 

@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
-from ledgerfs.forked import ForkLock
 from ledgerfs.storage.failures import may_be_credentials
 
 Result = TypeVar("Result")
