@@ -180,7 +180,7 @@ class PartReading:
     def _job(self, batch: EntryBatch, ledger_id: int, entries: Int64Table, keep: Mask) -> _Job:
         """Return the decoding of some entries; done at once for those that depend on others."""
         decoder = self._decoder
-        if self._is_serial or np.any(entries[Meta.CHUNKS][keep] > 1) or _size_of(entries, keep) > _LARGE:
+        if self._is_serial or (entries[Meta.CHUNKS][keep] > 1).any() or _size_of(entries, keep) > _LARGE:
             return self._taken(decoder.decode(batch, ledger_id, entries, keep))
 
         def decode() -> _Decoded:

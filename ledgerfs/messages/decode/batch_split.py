@@ -149,7 +149,7 @@ def split_batches(data: Bytes, entries: Int64Table, *, with_payloads: bool = Tru
     heads, payloads = empty(in_heads, np.uint8), empty(total if with_payloads else 0, np.uint8)
     scratch = empty(int(plain[is_batch & (codecs != 0)].max(initial=0)), np.uint8)
     table = empty_table(len(MessageField), int(counts.sum()))
-    with native_functions(with_zstd=bool((codecs == Compression.ZSTD).any())) as functions:
+    with native_functions(with_zstd=bool((codecs == int(Compression.ZSTD)).any())) as functions:
         wanted = (moves_heads, with_payloads)
         # Decompressed bytes are read as those of the window are: by an array of the same type, so that one kernel serves both.
         buffers = (heads, payloads, scratch, read_only(scratch[:]))
@@ -216,7 +216,7 @@ def _counts(entries: Int64Table, room: Int64, is_batch: npt.NDArray[np.bool_]) -
     """Return how many messages each entry has; sets the status of batches that are too short for theirs."""
     claimed, kept = entries[Meta.BATCH_SIZE], entries[Meta.KEPT_OF_BATCH]
     batch_size = np.where(kept == ABSENT, claimed, kept)
-    is_valid = entries[Meta.STATUS] == Status.VALID
+    is_valid = entries[Meta.STATUS] == int(Status.VALID)
     # A negative claim is wrong for compacted batches, too: the kernel takes such an entry for one message.
     is_broken = is_valid & is_batch & ((claimed < 0) | (batch_size > room))
     entries[Meta.STATUS][is_broken] = Status.BROKEN_BATCH

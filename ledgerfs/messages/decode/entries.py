@@ -246,5 +246,5 @@ def _where(keep: Mask, entries: Int64Table) -> Int64Table:
 def _wrong_checksums(batch: EntryBatch) -> dict[int, str]:
     """Return {row: reason} of the entries with a wrong checksum."""
     result = check_entries(batch)
-    wrong = (result.states == EntryState.MISMATCH).nonzero()[0].tolist()
+    wrong = (result.states == int(EntryState.MISMATCH)).nonzero()[0].tolist()
     return {row: f"its CRC32C is {result.computed[row]:08x}, it says {result.stored[row]:08x}" for row in wrong}

@@ -20,7 +20,8 @@ def rows_in_transactions(entries: Int64Table, keep: Mask) -> EntryRows:
     has_both = (_column(entries, Meta.TRANSACTION_LEAST) != ABSENT) & (
         _column(entries, Meta.TRANSACTION_MOST) != ABSENT
     )
-    return np.flatnonzero(keep & has_both)
+    rows: EntryRows = (keep & has_both).nonzero()[0]
+    return rows
 
 
 def messages_in_transactions(entries: Int64Table) -> Mask:

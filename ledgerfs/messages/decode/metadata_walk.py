@@ -155,10 +155,10 @@ _KAFKA_FORMATS = pa.array(["kafka", "mixed_kafka"])
 def walk_metadata(batch: EntryBatch) -> Int64Table:
     """Return the table of a batch's entries, shape (columns, entries)."""
     table = empty_table(len(Meta), len(batch))
-    data = np.frombuffer(batch.buffer, np.uint8)
+    data, of_batch = np.frombuffer(batch.buffer, np.uint8), table[:, : len(batch)]
     if _walk_entries(data, batch.offsets, batch.lengths, table, _DEFAULTS, _FIELDS):
-        _look_closer(data, table[:, : len(batch)])
-    return table[:, : len(batch)]
+        _look_closer(data, of_batch)
+    return of_batch
 
 
 def have_sound_metadata(table: Int64Table) -> Mask:

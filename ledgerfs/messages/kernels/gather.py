@@ -85,7 +85,7 @@ def take(values: Int64, positions: Int64) -> Int64:
     """Return ``values[positions]``."""
     taken: Int64 = empty(positions.size, np.int64)
     # Positions are inside; with any other mode numpy would copy once more.
-    np.take(values, positions, out=taken, mode="clip")
+    values.take(positions, out=taken, mode="clip")
     return taken
 
 
@@ -125,7 +125,7 @@ def _offsets(size: Int64, valid: Mask | None = None) -> "npt.NDArray[np.int32]":
     sizes = size if valid is None else np.where(valid, size, 0)
     # Of sizes that are all countable the sum does not wrap.
     require_countable(int(sizes.max(initial=0)))
-    ends = np.cumsum(sizes)
+    ends = sizes.cumsum()
     require_countable(int(ends[-1]) if ends.size else 0)
     offsets = empty(size.size + 1, np.int32)
     offsets[0] = 0
