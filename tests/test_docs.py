@@ -27,7 +27,7 @@ from tests.support.spark_daemon import python_of_spark
 pytestmark = pytest.mark.usefixtures("quick_java")
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMED = ".*/(plain|json|txn|encrypted|batched-lz4|batched-zstd|partitioned-partition-.)"
 """Topics of the golden set that the pages name."""
 DOCUMENTED_ENDPOINT = "http://127.0.0.1:9000"
