@@ -4,6 +4,7 @@ It is typed beside the folder ``demo`` that ``make demo`` leaves, and with topic
 """
 
 import ast
+import errno
 import os
 import re
 import shlex
@@ -17,7 +18,8 @@ from pathlib import Path
 import pytest
 from pyarrow.dataset import dataset
 
-from ledgerfs import open_bucket
+from ledgerfs import errors, open_bucket
+from ledgerfs.errors import LedgerfsError
 from tests.support.commands import LEDGERFS
 from tests.support.forked import can_be_forked, run_forked
 from tests.support.programs import Programs
@@ -153,6 +155,15 @@ def test_every_kind_of_finding_is_documented() -> None:
     kinds = {text for text in texts if isinstance(text, str) and re.fullmatch("[a-z]+(-[a-z]+)+", text)} - NO_KINDS
     assert kinds >= {"checksum-mismatch", "contradicting-copy", "data-without-index", "chunk-mismatch"}
     assert [kind for kind in sorted(kinds) if f"`{kind}`" not in page] == []
+
+
+def test_every_error_is_documented_with_its_numbers() -> None:
+    rows = re.findall(
+        r"^\| `(\w+)` \| (\w+) \| (\d) \|", (ROOT / "docs" / "reference" / "errors.md").read_text(), re.MULTILINE
+    )
+    kinds = [getattr(errors, name) for name in errors.__all__]
+    ours = [kind for kind in kinds if issubclass(kind, LedgerfsError) and kind is not LedgerfsError]
+    assert sorted(rows) == sorted((kind.__name__, errno.errorcode[kind.code], str(kind.exit_code)) for kind in ours)
 
 
 def test_links_lead_somewhere() -> None:
