@@ -19,7 +19,7 @@ _CHUNK = 4 << 20
 @bucket_argument
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 def cat(bucket: "Bucket", paths: tuple[str, ...]) -> None:
-    """Write files of the bucket's tree to standard output, one after the other.
+    """Write files of the bucket's tree to standard output.
 
     A file that turns out damaged ends the command with exit code 1; the output is then not the whole file.
 

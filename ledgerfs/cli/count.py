@@ -57,7 +57,9 @@ class Count:
 def count(
     context: click.Context, bucket: "Bucket", topics: tuple[str, ...], scan: dict[str, Any], *, as_json: bool
 ) -> None:
-    """Count the messages of topics, of all if none is named, as a reader of Pulsar would see them.
+    """Count the messages of topics.
+
+    Counts all topics if none is named, and what a reader of Pulsar would receive.
 
     Reads every entry, but decompresses and decrypts nothing, unless messages whose values cannot be decoded are to be left out
     (--values typed --on-undecodable skip). Entries and bytes are those of the whole topic, also with a range of time.

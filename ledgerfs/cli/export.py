@@ -45,7 +45,9 @@ class _FolderOrStream(LocalPath):
 def export(
     context: click.Context, *, bucket: "Bucket", topic: str, out: Path, kind: str, scan: dict[str, Any], overwrite: bool
 ) -> None:
-    """Write the messages of a topic to files in the folder OUT, one a ledger.
+    """Export a topic to Parquet, Arrow, CSV or JSON lines.
+
+    Writes one file for each ledger to the folder OUT.
 
     A file is whole or not there. Run it again after an interruption, or when the topic has grown: finished files are kept.
     With - as OUT all messages are one stream on standard output, which is complete if the exit code is 0.

@@ -58,36 +58,36 @@ Shells complete commands and options after: eval "$(_LEDGERFS_COMPLETE=bash_sour
 
 
 _COMMANDS = (
-    LazyCommand("topics", "ledgerfs.cli.topics:topics", "List the topics of a bucket: ledgers, entries, bytes, oldest and newest."),
-    LazyCommand("ls", "ledgerfs.cli.ls:ls", "List a directory of the bucket's tree: views, tenants, namespaces, topics, ledgers."),
-    LazyCommand("cat", "ledgerfs.cli.cat:cat", "Write files of the bucket's tree to standard output, one after the other."),
-    LazyCommand("head", "ledgerfs.cli.head:head", "Show the first messages of a topic: id, time of publishing, and what they hold."),
+    LazyCommand("topics", "ledgerfs.cli.topics:topics", "List the topics of a bucket with their sizes and times."),
+    LazyCommand("ls", "ledgerfs.cli.ls:ls", "List a folder of the bucket's tree."),
+    LazyCommand("cat", "ledgerfs.cli.cat:cat", "Write files of the bucket's tree to standard output."),
+    LazyCommand("head", "ledgerfs.cli.head:head", "Show the first messages of a topic."),
     LazyCommand(
-        "count", "ledgerfs.cli.count:count", "Count the messages of topics, of all if none is named, as a reader of Pulsar would see them."
+        "count", "ledgerfs.cli.count:count", "Count the messages of topics."
     ),
-    LazyCommand("export", "ledgerfs.cli.export:export", "Write the messages of a topic to files in the folder OUT, one a ledger."),
+    LazyCommand("export", "ledgerfs.cli.export:export", "Export a topic to Parquet, Arrow, CSV or JSON lines."),
     LazyCommand(
         "info", "ledgerfs.cli.info:info",
-        "Show all that a bucket tells of one ledger: index, ledger metadata, blocks, objects and their user metadata.",
+        "Show index, metadata, blocks and objects of a ledger.",
     ),
     LazyCommand("verify", "ledgerfs.cli.verify:verify", "Check that every offloaded ledger of a bucket is whole."),
     LazyCommand(
         "offload", "ledgerfs.cli.offload:offload",
-        "Copy the ledgers of BUCKET into TARGET, another bucket or a folder, and read the copies back.",
+        "Copy ledgers to another bucket, and read the copies back.",
     ),
     LazyCommand(
-        "import", "ledgerfs.cli.import_rows:import_rows", "Write the rows of a file as messages of TOPIC, in a new ledger of BUCKET."
+        "import", "ledgerfs.cli.import_rows:import_rows", "Write rows of files as messages of a new ledger."
     ),
-    LazyCommand("repair", "ledgerfs.cli.repair:repair", "Show what can be repaired in a bucket; with --yes, repair it."),
+    LazyCommand("repair", "ledgerfs.cli.repair:repair", "Show what can be repaired in a bucket; --yes repairs it."),
     LazyCommand(
-        "schemas", "ledgerfs.cli.schemas.group:schemas", "Save the schemas of topics beside their bucket, show them, give them by hand."
+        "schemas", "ledgerfs.cli.schemas.group:schemas", "Save, show and set the schemas of a bucket's topics."
     ),
-    LazyCommand("rm", "ledgerfs.cli.rm:rm", "Delete ledgers of the tree's entries/: of each the index object first, then the data object."),
-    LazyCommand("mount", "ledgerfs.cli.mount:mount", "Mount BUCKET on FOLDER, and return when it answers."),
-    LazyCommand("umount", "ledgerfs.cli.umount:umount", "End the mount on FOLDER; one whose process was killed is cleared away."),
-    LazyCommand("warm", "ledgerfs.cli.warm:warm", "Compile the kernels of messages and values, for images and new machines."),
+    LazyCommand("rm", "ledgerfs.cli.rm:rm", "Delete ledgers from a bucket."),
+    LazyCommand("mount", "ledgerfs.cli.mount:mount", "Mount a bucket on a folder."),
+    LazyCommand("umount", "ledgerfs.cli.umount:umount", "Unmount a folder, also after its process was killed."),
+    LazyCommand("warm", "ledgerfs.cli.warm:warm", "Compile all kernels, for images and new machines."),
     LazyCommand(
-        "spark", "ledgerfs.cli.spark.group:spark", "Work on a whole bucket with Apache Spark, on this machine or on a cluster."
+        "spark", "ledgerfs.cli.spark.group:spark", "Work on a whole bucket with Apache Spark."
     ),
 )  # fmt: skip
 

@@ -74,7 +74,7 @@ def head(
     follow: bool,
     begin: str | None,
 ) -> None:
-    """Show the first messages of a topic: id, time of publishing, and what they hold.
+    """Show the first messages of a topic.
 
     Values are decoded by the topic's schema if one is saved in the bucket (ledgerfs schemas), unless --values says otherwise; with
     --values json they have the fields of all messages that are shown. Those that cannot be decoded are null, and all are bytes if the

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: what was written.")
 def import_rows(bucket: "Bucket", *, rows: str, topic: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401  (click's)
-    """Write the rows of a file as messages of TOPIC, in a new ledger of BUCKET.
+    """Write rows of files as messages of a new ledger.
 
     ROWS is a Parquet, Arrow, JSON lines or CSV file, a folder of such files, a pattern, or a URL of one. Every file in the folder or of
     the pattern is read, except names that begin with . or _; folders and other suffixes are errors. Columns are those of `ledgerfs

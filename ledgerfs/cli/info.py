@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.option("--uuid", help="One of several copies.")
 @json_option
 def info(bucket: "Bucket", ledger_id: int, topic: str | None, uuid: str | None, as_json: bool) -> None:
-    """Show all that a bucket tells of one ledger: index, ledger metadata, blocks, objects and their user metadata.
+    """Show index, metadata, blocks and objects of a ledger.
 
     \b
     Examples:

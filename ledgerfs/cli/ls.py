@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @bucket_argument
 @click.argument("path", default="")
 def ls(bucket: "Bucket", path: str, long: bool) -> None:
-    """List a directory of the bucket's tree: views, tenants, namespaces, topics, ledgers.
+    """List a folder of the bucket's tree.
 
     \b
     Examples:

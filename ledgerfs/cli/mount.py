@@ -60,7 +60,9 @@ _OPTION_HELP = (
 @click.option("--trace", is_flag=True, help="Log each request to the store.")
 @click.option("--stats", is_flag=True, help="At the end, log what was asked of the store.")
 def mount(bucket: str, folder: Path, texts: tuple[str, ...], **fields: Any) -> None:  # noqa: ANN401  (click's)
-    """Mount BUCKET on FOLDER, and return when it answers.
+    """Mount a bucket on a folder.
+
+    Returns when the mount answers.
 
     Exit code 2: it cannot be mounted there; 3: the store does not answer, or refuses.
 

@@ -65,7 +65,9 @@ def offload(
     as_json: bool,
     **options: Any,  # noqa: ANN401  (click's)
 ) -> None:
-    """Copy the ledgers of BUCKET into TARGET, another bucket or a folder, and read the copies back.
+    """Copy ledgers to another bucket, and read the copies back.
+
+    TARGET is a bucket or a folder.
 
     A broker that uses the copy can serve it: ledgers keep their names, and without --block-size they are the same byte for byte. The saved
     schemas of their topics are copied, too; one that differs from that of the same number in TARGET is an error, and nothing is copied. Run

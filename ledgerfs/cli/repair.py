@@ -57,7 +57,7 @@ def repair(
     no_metadata: bool,
     as_json: bool,
 ) -> None:
-    """Show what can be repaired in a bucket; with --yes, repair it.
+    """Show what can be repaired in a bucket; --yes repairs it.
 
     Rebuilds lost and unreadable indexes from whole data objects, deletes data objects and indexes that are left over beside a complete
     copy, ends unfinished uploads, and restores the user metadata without which a broker refuses an object. Deletes only what is proved to

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.pass_context
 def rm(context: click.Context, /, bucket: "Bucket", paths: tuple[str, ...], *, recursive: bool, yes: bool) -> None:
-    """Delete ledgers of the tree's entries/: of each the index object first, then the data object.
+    """Delete ledgers from a bucket.
+
+    Each PATH is a file below entries/ of the tree. Deletes its index object first, then its data object.
 
     A broker that still knows them can no longer read them. Ledgers that are at these paths afterwards are named: a further copy that has
     the name now, or one that somebody wrote there meanwhile (exit code 1).

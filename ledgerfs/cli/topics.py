@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 )
 @json_option
 def topics(bucket: "Bucket", *, with_schemas: bool, as_json: bool) -> None:
-    """List the topics of a bucket: ledgers, entries, bytes, oldest and newest.
+    """List the topics of a bucket with their sizes and times.
 
     BUCKET is any URL that fsspec knows: s3://tier, gs://…, abfs://…, a local folder. No broker and no ZooKeeper is asked; the names are in
     the bucket. "Oldest" is the creation of the topic's oldest ledger, "newest" the upload of its newest one. Missing ledgers are not

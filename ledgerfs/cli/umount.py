@@ -14,7 +14,7 @@ from ledgerfs.fuse_mount.unmounting import unmount
 @click.argument("folder", metavar="FOLDER", type=LocalPath())
 @click.option("-z", "--lazy", is_flag=True, help="Also while files are open: these can still be read.")
 def umount(folder: Path, *, lazy: bool) -> None:
-    """End the mount on FOLDER; one whose process was killed is cleared away.
+    """Unmount a folder, also after its process was killed.
 
     \b
     Examples:

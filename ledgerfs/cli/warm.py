@@ -5,7 +5,7 @@ from ledgerfs.cli.commands import command
 
 @command()
 def warm() -> None:
-    """Compile the kernels of messages and values, for images and new machines.
+    """Compile all kernels, for images and new machines.
 
     Reading and writing messages then begins at once. They are kept beside the installed package or, if that cannot be written, in the
     user's cache folder (NUMBA_CACHE_DIR names another), and are for this kind of processor only.

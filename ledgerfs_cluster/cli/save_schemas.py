@@ -36,7 +36,9 @@ def save(
     as_json: bool,
     **access: Any,  # noqa: ANN401  (of the broker)
 ) -> None:
-    """Save the schemas of a bucket's topics from a broker's admin API, every version, or those of a living cluster.
+    """Save schemas from a broker or a live cluster.
+
+    Saves every version of the schemas of a bucket's topics.
 
     BROKER is the address of its web service: http://host:8080, https://host:8443. What was saved before stays, whatever the cluster says
     now, and also under a version that means another schema by now: run this again and again. The schemas of each cluster need a place of

@@ -86,6 +86,8 @@ def test_what_stands_for_a_command_says_what_it_says(group: LazyGroup) -> None:
         assert command.name == name
         for limit in (20, 45, 90, 1000):
             assert standing_in.get_short_help_str(limit) == command.get_short_help_str(limit), name
+        # Whole in the list of commands.
+        assert len(command.get_short_help_str(1000)) <= 61, name
         assert command.hidden is standing_in.hidden, name
         assert command.deprecated == standing_in.deprecated, name
 

@@ -17,18 +17,18 @@ A bucket has no schemas: messages have only a version number, which nobody can r
 
 _COMMANDS = (
     LazyCommand(
-        "ls", "ledgerfs.cli.schemas.ls:ls", "List the saved versions of topics, of all if none is named: type, time, fields, source."
+        "ls", "ledgerfs.cli.schemas.ls:ls", "List the saved schema versions of topics."
     ),
     LazyCommand(
         "show", "ledgerfs.cli.schemas.show:show",
-        "Show the definition of a topic's schema: of its newest version, or of another one.",
+        "Show the definition of a topic's schema.",
     ),
     LazyCommand(
-        "set", "ledgerfs.cli.schemas.set:set_schema", "Give the schema of a topic by hand: a file that defines it, or a type."
+        "set", "ledgerfs.cli.schemas.set:set_schema", "Set the schema of a topic by a file or a type."
     ),
 )  # fmt: skip
 
 
 @click.group(cls=LazyGroup, lazy=_COMMANDS, plugged="ledgerfs.commands.schemas", epilog=_EPILOG)
 def schemas() -> None:
-    """Save the schemas of topics beside their bucket, show them, give them by hand."""
+    """Save, show and set the schemas of a bucket's topics."""

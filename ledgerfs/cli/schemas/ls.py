@@ -43,7 +43,9 @@ def ls(
     place: tuple[str, dict[str, Any]] | None,
     as_json: bool,
 ) -> None:
-    """List the saved versions of topics, of all if none is named: type, time, fields, source.
+    """List the saved schema versions of topics.
+
+    Lists all topics if none is named: type, time, fields, source.
 
     Of a living cluster these are the versions that it has itself, also those that were deleted, but not by force. "(lost)" is one whose
     definition no bookie has any more. Exit code 1: the schemas of some of its topics are damaged, and were named; those of the others are

@@ -63,7 +63,7 @@ def set_schema(
     context: click.Context, /, *, bucket: "Bucket", topic: str, place: tuple[str, dict[str, Any]] | None, as_json: bool, number: int | None,
     registered: str | None, take_back: bool, **given: Any,  # noqa: ANN401  (click's)
 ) -> None:  # fmt: skip
-    """Give the schema of a topic by hand: a file that defines it, or a type.
+    """Set the schema of a topic by a file or a type.
 
     FILE is an Avro schema (.avsc) for AVRO and, with --type json, JSON; for Protobuf a set of descriptors (protoc --include_imports
     --descriptor_set_out=orders.desc) or, where protoc is installed, a .proto file. Other types need none.

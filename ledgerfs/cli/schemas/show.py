@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 def show(
     *, bucket: "Bucket", topic: str, number: int | None, place: tuple[str, dict[str, Any]] | None, as_json: bool
 ) -> None:
-    """Show the definition of a topic's schema: of its newest version, or of another one.
+    """Show the definition of a topic's schema.
+
+    Shows the newest version, unless --version names another one.
 
     On standard output is the definition alone, so that it can be given to other tools: for Avro and JSON the Avro schema. Of a version
     that was given again after a forced deletion each is shown, the oldest first. A living cluster tells of its own.

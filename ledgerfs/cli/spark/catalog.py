@@ -34,7 +34,7 @@ _NOT_SHOWN = {"uuid", "copy", "object_bytes"}
 )  # fmt: skip
 @json_option
 def catalog(*, storage: "Storage", session: SessionOptions, by: str, publish_times: bool, as_json: bool) -> None:
-    """Show what is in a bucket: topics or ledgers, their entries, bytes and times.
+    """List topics or ledgers with entries, bytes and times.
 
     "created" is a ledger's creation in BookKeeper, of a topic that of its first ledger; "uploaded" the last upload. Messages of a ledger
     were published between its creation and that of the topic's next ledger, as far as clocks agree; --publish-times tells exactly.

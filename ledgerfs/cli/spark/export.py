@@ -46,7 +46,7 @@ def export(
     partition_bytes: int | None,
     scan: dict[str, Any],
 ) -> None:
-    """Export topics as Parquet, which Spark, Hive, DuckDB and pyarrow read as one table.
+    """Export topics as one Parquet table.
 
     Spark writes the files: --to is a folder that Hadoop's filesystems know. A folder with _SUCCESS is complete; one that a failed job
     left has none.

@@ -20,22 +20,22 @@ The same as a script, where spark-submit says what the cluster is:
 
 _COMMANDS = (
     LazyCommand(
-        "export", "ledgerfs.cli.spark.export:export", "Export topics as Parquet, which Spark, Hive, DuckDB and pyarrow read as one table."
+        "export", "ledgerfs.cli.spark.export:export", "Export topics as one Parquet table."
     ),
-    LazyCommand("verify", "ledgerfs.cli.spark.verify:verify", "Check that every offloaded ledger of a bucket is whole, many at a time."),
+    LazyCommand("verify", "ledgerfs.cli.spark.verify:verify", "Check all offloaded ledgers, many at a time."),
     LazyCommand(
-        "catalog", "ledgerfs.cli.spark.catalog:catalog", "Show what is in a bucket: topics or ledgers, their entries, bytes and times."
+        "catalog", "ledgerfs.cli.spark.catalog:catalog", "List topics or ledgers with entries, bytes and times."
     ),
     LazyCommand(
         "stats", "ledgerfs.cli.spark.stats:stats",
-        "Count messages, bytes of their values, and different keys, by topic, day (UTC) and producer; of all topics if none is named.",
+        "Count messages, bytes and keys by topic, day and producer.",
     ),
 )  # fmt: skip
 
 
 @click.group(cls=LazyGroup, lazy=_COMMANDS, epilog=_EPILOG)
 def spark() -> None:
-    """Work on a whole bucket with Apache Spark, on this machine or on a cluster.
+    """Work on a whole bucket with Apache Spark.
 
     Needs the extra of Python's package (pip install 'ledgerfs[spark]') and Java 17. Credentials of S3 belong in the environment or in
     Spark's own settings (spark.hadoop.fs.s3a.…), where every worker finds them.

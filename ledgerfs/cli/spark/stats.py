@@ -47,7 +47,9 @@ def stats(
     context: click.Context, *, storage: "Storage", topics: tuple[str, ...], pattern: str | None, by: tuple[str, ...], scan: dict[str, Any],
     session: SessionOptions, as_json: bool,
 ) -> None:  # fmt: skip
-    """Count messages, bytes of their values, and different keys, by topic, day (UTC) and producer; of all topics if none is named.
+    """Count messages, bytes and keys by topic, day and producer.
+
+    Days are of UTC. Counts all topics if none is named.
 
     Reads and decompresses every message. The number of keys is approximate: its standard error is 5 %.
 

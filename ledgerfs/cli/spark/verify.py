@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_context
 def verify(context: click.Context, *, storage: "Storage", session: SessionOptions, quick: bool, as_json: bool) -> None:
-    """Check that every offloaded ledger of a bucket is whole, many at a time.
+    """Check all offloaded ledgers, many at a time.
 
     Exit code 0: all is well; 1: damage; 3: the store did not let us look at everything.
 

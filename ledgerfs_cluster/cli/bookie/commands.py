@@ -51,7 +51,9 @@ def _read(context: click.Context, disks: tuple[str, ...]) -> "tuple[DiskIndex, K
 @json_option
 @click.pass_context
 def space(context: click.Context, disks: tuple[str, ...], *, minor: float, major: float, as_json: bool) -> None:
-    """Show live and dead bytes of entry logs, and what would be freed.
+    """Show live and dead bytes of entry logs.
+
+    Shows what deleting and compacting logs would free.
 
     A bookie deletes a log when none of its ledgers is in the metadata any more, and compacts one whose live share is below a threshold: it
     writes the live entries again, and deletes the log. "Fate" is deleted (by the next run), minor or major (by such a compaction), current

@@ -14,10 +14,10 @@ Nothing is written to a disk, and nothing on it is locked: a bookie may run mean
 """
 
 _COMMANDS = (
-    LazyCommand("space", "ledgerfs_cluster.cli.bookie.commands:space", "Show live and dead bytes of entry logs, and what would be freed."),
+    LazyCommand("space", "ledgerfs_cluster.cli.bookie.commands:space", "Show live and dead bytes of entry logs."),
 )  # fmt: skip
 
 
 @click.group(cls=LazyGroup, lazy=_COMMANDS, epilog=_EPILOG)
 def bookie() -> None:
-    """Look at the disks of bookies: the space of entry logs."""
+    """Inspect the disks of bookies."""

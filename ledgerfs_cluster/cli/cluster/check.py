@@ -65,7 +65,7 @@ def check(
     pass_seconds: float,
     as_json: bool,
 ) -> None:
-    """Find ledgers and objects without an owner, and what is lost.
+    """Find ledgers and objects without an owner, and lost data.
 
     CLUSTER is pulsar+zk://host:port,host:port[/chroot]. Found are ledgers that nothing names, or that are called deleted and are there;
     objects of --bucket that no list names; listed ledgers that are nowhere; offloads without their objects, or with broken ones; ledgers on

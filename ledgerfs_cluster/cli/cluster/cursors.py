@@ -52,7 +52,7 @@ def cursors(
     as_json: bool,
     **defaults: int,
 ) -> None:
-    """Show subscriptions: their backlog, and what they keep from being trimmed.
+    """Show backlogs of subscriptions, and what they hold back.
 
     CLUSTER is pulsar+zk://host:port,host:port[/chroot], or a file that `ledgerfs cluster dump` wrote. Without --all these are subscriptions
     that hold back what retention lets go, or have a backlog. "Holds back" are bytes that would go if no subscription needed them. A

@@ -41,7 +41,9 @@ def dump(
     no_bookies: bool,
     as_json: bool,
 ) -> None:
-    """Write what ZooKeeper has of ledgers, topics, subscriptions and policies to FILE, or keep it beside a bucket.
+    """Write a cluster's metadata to a file or beside a bucket.
+
+    The metadata is what ZooKeeper has of ledgers, topics, subscriptions and policies.
 
     URL is pulsar+zk://host:port,host:port[/chroot]. FILE is JSON, compressed with zstd (dump.json.zst): of each node its data in base64,
     its times and version; with places of schemas, bundles, brokers and bookies. Bookies are asked where open ledgers end and subscriptions

@@ -16,7 +16,9 @@ from ledgerfs_cluster.cli.rows import cell, print_rows
 @json_option
 @click.pass_context
 def dumps(context: click.Context, /, *, bucket: str, cluster: str | None, as_json: bool) -> None:
-    """List the dumps that `ledgerfs cluster dump --to` keeps beside BUCKET: when they were begun, and their sizes.
+    """List the dumps that are stored beside a bucket.
+
+    `ledgerfs cluster dump --to` stores them.
 
     Commands that take a dump in place of a cluster take a kept one by its URL: s3://tier/_ledgerfs/dumps/<cluster>/<name>.
 

@@ -18,23 +18,23 @@ Nothing is written to a cluster: no node is changed, no ledger is fenced. No bro
 _COMMANDS = (
     LazyCommand(
         "check", "ledgerfs_cluster.cli.cluster.check:check",
-        "Find ledgers and objects without an owner, and what is lost.",
+        "Find ledgers and objects without an owner, and lost data.",
     ),
     LazyCommand(
         "dump", "ledgerfs_cluster.cli.cluster.dump:dump",
-        "Write what ZooKeeper has of ledgers, topics, subscriptions and policies to FILE, or keep it beside a bucket.",
+        "Write a cluster's metadata to a file or beside a bucket.",
     ),
     LazyCommand(
         "dumps", "ledgerfs_cluster.cli.cluster.dumps:dumps",
-        "List the dumps that `ledgerfs cluster dump --to` keeps beside BUCKET: when they were begun, and their sizes.",
+        "List the dumps that are stored beside a bucket.",
     ),
     LazyCommand(
         "cursors", "ledgerfs_cluster.cli.cluster.cursors:cursors",
-        "Show subscriptions: their backlog, and what they keep from being trimmed.",
+        "Show backlogs of subscriptions, and what they hold back.",
     ),
 )  # fmt: skip
 
 
 @click.group(cls=LazyGroup, lazy=_COMMANDS, epilog=_EPILOG)
 def cluster() -> None:
-    """Find what is lost or orphaned in a cluster; dump its metadata."""
+    """Find lost and orphaned data in a cluster; dump metadata."""

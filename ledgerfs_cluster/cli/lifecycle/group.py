@@ -15,17 +15,17 @@ Examples:
 _COMMANDS = (
     LazyCommand(
         "plan", "ledgerfs_cluster.cli.lifecycle.plan:plan",
-        "Show what would be done with a cluster now, and why; nothing is changed.",
+        "Show what a policy would do now, and why.",
     ),
-    LazyCommand("run", "ledgerfs_cluster.cli.lifecycle.run:run", "Offload, and have brokers trim, what POLICY wants; keep doing it."),
+    LazyCommand("run", "ledgerfs_cluster.cli.lifecycle.run:run", "Run the lifecycle of a cluster by a policy."),
     LazyCommand(
         "status", "ledgerfs_cluster.cli.lifecycle.status:status",
-        "Show who does the lifecycle of a cluster, what it has done, what is marked, and what went wrong.",
+        "Show the state of a cluster's lifecycle service.",
     ),
-    LazyCommand("undo", "ledgerfs_cluster.cli.lifecycle.undo:undo", "Take back what is marked to be deleted, by names of records."),
+    LazyCommand("undo", "ledgerfs_cluster.cli.lifecycle.undo:undo", "Undo marks for deletion, by names of records."),
 )  # fmt: skip
 
 
 @click.group(cls=LazyGroup, lazy=_COMMANDS, epilog=_EPILOG)
 def lifecycle() -> None:
-    """Offload and trim by policy all topics of a cluster, loaded or not."""
+    """Offload and trim all topics of a cluster by policy."""

@@ -53,7 +53,9 @@ def plan(
     show_all: bool,
     as_json: bool,
 ) -> None:
-    """Show what would be done with a cluster now, and why; nothing is changed.
+    """Show what a policy would do now, and why.
+
+    Changes nothing.
 
     POLICY is a file in TOML: buckets, and what is wanted of topics, where the cluster's own policies are not to hold. Each line is an
     action: offload ledgers; have a broker trim; mark what nothing names, in the journal; delete what was marked and whose grace is over;

@@ -41,7 +41,9 @@ def run(
     yes: bool,
     pass_seconds: float,
 ) -> None:
-    """Offload, and have brokers trim, what POLICY wants; keep doing it.
+    """Run the lifecycle of a cluster by a policy.
+
+    Offloads, and has brokers trim, until it is stopped.
 
     ledgerfs never removes a ledger that a topic lists: it asks a broker (--admin) to trim, also topics that are not loaded. It deletes only
     what nothing lists.

@@ -42,7 +42,9 @@ def status(
     prometheus: Path | None,
     as_json: bool,
 ) -> None:
-    """Show who does the lifecycle of a cluster, what it has done, what is marked, and what went wrong.
+    """Show the state of a cluster's lifecycle service.
+
+    Shows who runs it, what it has done, what is marked for deletion, and what went wrong.
 
     POLICY names the cluster, or --cluster does: then no POLICY is needed. What is shown is what the service has written at the end of its
     last pass, and the journal as it is; of a pass that ended early it is said since when none was whole. What is damaged of the one

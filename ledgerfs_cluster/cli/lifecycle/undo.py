@@ -22,7 +22,7 @@ def undo(
     zk_rate: float,
     no_bookies: bool,  # noqa: ARG001  (as all commands about clusters have it)
 ) -> None:
-    """Take back what is marked to be deleted, by names of records.
+    """Undo marks for deletion, by names of records.
 
     `ledgerfs lifecycle status` shows the names. A record that cannot be read is dropped; what it was about stays, and is looked for again.
 

@@ -39,7 +39,9 @@ def plan(
     bucket: "Bucket",
     **options: Any,  # noqa: ANN401  (click's)
 ) -> None:
-    """Show what `ledgerfs recover run` would restore, and what will be missing and why; nothing is written.
+    """Show what a recovery would restore, and what is missing.
+
+    Writes nothing.
 
     A line is a topic: its ledgers and entries in BUCKET, and what will be missing, by a dump of the lost cluster; without one nobody knows
     what was never offloaded. With --into and --admin it is told, too, what the new cluster has already, and which namespaces, policies and
@@ -83,7 +85,9 @@ def run(
     bucket: "Bucket",
     **options: Any,  # noqa: ANN401  (click's)
 ) -> None:
-    """Have a new cluster serve the topics of BUCKET: each as a whole, or not at all.
+    """Restore the topics of a bucket into a new cluster.
+
+    Restores each topic as a whole, or not at all.
 
     Tenants, namespaces and schemas are made through brokers, ledgers and subscriptions by one commit a topic. Run it again after whatever
     ended it: what is restored stays, the rest goes on. Then `ledgerfs recover check` reads all of it back through brokers. Brokers keep all
@@ -141,7 +145,9 @@ def check(
     bucket: "Bucket",
     **options: Any,  # noqa: ANN401  (click's)
 ) -> None:
-    """Read all of each restored topic back through the new cluster's brokers, as a client does, and compare it with BUCKET.
+    """Compare restored topics with the bucket.
+
+    Reads all of each topic through the new cluster's brokers, as a client does.
 
     Each message has to come once, in order, with the place, payload, key, properties and times that the bucket has; of aborted transactions
     none may. What producers appended since is counted, and not compared. Which topics were restored, and how, `recover run` has noted in

@@ -16,19 +16,19 @@ Examples:
 _COMMANDS = (
     LazyCommand(
         "plan", "ledgerfs_cluster.cli.recover.commands:plan",
-        "Show what `ledgerfs recover run` would restore, and what will be missing and why; nothing is written.",
+        "Show what a recovery would restore, and what is missing.",
     ),
     LazyCommand(
         "run", "ledgerfs_cluster.cli.recover.commands:run",
-        "Have a new cluster serve the topics of BUCKET: each as a whole, or not at all.",
+        "Restore the topics of a bucket into a new cluster.",
     ),
     LazyCommand(
         "check", "ledgerfs_cluster.cli.recover.commands:check",
-        "Read all of each restored topic back through the new cluster's brokers, as a client does, and compare it with BUCKET.",
+        "Compare restored topics with the bucket.",
     ),
 )  # fmt: skip
 
 
 @click.group(cls=LazyGroup, lazy=_COMMANDS, epilog=_EPILOG)
 def recover() -> None:
-    """Have a new cluster serve a lost cluster's topics again, from its bucket and what was saved beside it."""
+    """Restore the topics of a lost cluster into a new one."""
