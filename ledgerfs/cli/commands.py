@@ -14,9 +14,25 @@ from click.shell_completion import CompletionItem
 
 from ledgerfs.plugins import plugged_in
 
+_COMMON = frozenset(
+    {"storage_options", "target_options", "into_options", "bucket_options", "metadata", "layout", "on_unreadable", "stats", "trace"}
+    | {"zk_rate", "no_bookies", "token", "token_file", "tls_ca", "tls_cert", "tls_key"}
+)  # fmt: skip
+"""Options that many commands have, by the names of their parameters."""
+
 
 class Command(click.Command):
-    """A command whose options and arguments must not be empty texts."""
+    """A command whose options and arguments must not be empty texts. Its help lists its own options before the common ones."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options in two sections."""
+        options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
+        common = [option for option in options if option.name in _COMMON]
+        for title, listed in (("Options", [one for one in options if one not in common]), ("Common options", common)):
+            records = [record for option in listed if (record := option.get_help_record(ctx))]
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Check the given texts before anything else is done, such as opening a bucket."""

@@ -86,37 +86,37 @@ _OPTIONS = (
         "--columns",
         metavar="A,B,…",
         callback=parsed_names,
-        help="Columns, in this order; see docs/reference/messages.md.",
+        help="Columns in this order, such as publish_time,key,value.",
     ),
     click.option(
         "--start",
         "start_time",
         metavar="TIME",
-        help="Messages published from here on: ISO 8601 (UTC), or -1h, -2d, now, today, yesterday.",
+        help="Only messages published from this time on: ISO 8601 (UTC), or -1h, -2d, now, today, yesterday.",
     ),
-    click.option("--end", "end_time", metavar="TIME", help="Messages published before this, as --start."),
-    click.option("--key", metavar="KEY", help="Messages with this key only."),
+    click.option("--end", "end_time", metavar="TIME", help="Only messages published before this time."),
+    click.option("--key", metavar="KEY", help="Only messages with this key."),
     click.option(
         "--clock-slack-ms",
         type=click.IntRange(min=0),
         metavar="MS",
-        help="How far clocks may differ, with --start and --end; ten minutes if not given.",
+        help="With --start and --end: how far clocks of brokers and producers may differ; default 600000.",
     ),
     click.option(
         "--transactions",
         type=click.Choice(("committed", "readable", "all")),
-        help="Messages of committed transactions only (default); the same, but as Pulsar's reader up to the first open one (head, count); "
-        "or all, with their state.",
+        help="committed (default): messages of committed transactions; readable: the same, up to the first open transaction, as Pulsar's "
+        "reader (head, count); all: all messages, with their state.",
     ),
     click.option(
         "--on-corrupt",
         type=click.Choice(("raise", "skip")),
-        help="What to do about entries that are damaged, too large, or Kafka's: end (default), or leave them out and say so.",
+        help="Entries that are damaged, too large, or Kafka's: raise stops (default); skip leaves them out, and reports them.",
     ),
     click.option(
         "--on-encrypted",
         type=click.Choice(("raise", "null", "skip")),
-        help="What to do about messages without a given key: end (default), leave out the value, or the message.",
+        help="Messages without a matching key: raise stops (default); null leaves out the value; skip leaves out the message.",
     ),
     click.option(
         "--private-key",
@@ -124,37 +124,37 @@ _OPTIONS = (
         metavar="NAME=PEMFILE",
         multiple=True,
         callback=_private_keys,
-        help="A key to decrypt with, by the name it has in Pulsar; may be repeated.",
+        help="Key for decryption, by its name in Pulsar; may be repeated.",
     ),
     click.option(
         "--max-message-bytes",
         type=click.IntRange(min=1),
-        help="The largest message to decompress, or to join of chunks, in bytes; 1 GiB if not given.",
+        help="Limit of one message after decompression or joining of chunks, in bytes; default 1 GiB.",
     ),
     click.option(
         "--values",
         type=click.Choice(CHOICES["values"]),
-        help="Values as they are (default, but for head); typed: as columns by the topic's saved schemas (ledgerfs schemas); json: as "
-        "columns of whatever fields all of them have, which reads them twice; or auto: typed where a schema is known.",
+        help="bytes: values as they are (default, except head); typed: columns by the topic's saved schemas (ledgerfs schemas); json: "
+        "columns of all fields that occur, which reads values twice; auto: typed if a schema is known.",
     ),
     click.option(
         "--schema-version",
         metavar="VERSION",
         callback=_schema_version,
-        help="As what values are read: latest (default), a number, a file with an Avro schema, or each: as they were written. For json "
-        "only a file, with which they are read once.",
+        help="Schema to read values with: latest (default), each (the one that wrote them), a number, or a file with an Avro schema. With "
+        "--values json only a file; values are then read once.",
     ),
     click.option(
         "--flatten",
         is_flag=True,
         default=None,
-        help="The fields of values as columns beside the others, without `value`.",
+        help="Show each field of values as a column, in place of the column value.",
     ),
     click.option(
         "--on-undecodable",
         type=click.Choice(CHOICES["on_undecodable"]),
-        help="What to do about values that contradict their schema, or whose schema is not known: end (default, but for head), leave "
-        "out the value, or the message.",
+        help="Values that do not fit their schema, or whose schema is unknown: raise stops (default, except head); null leaves out the "
+        "value; skip leaves out the message.",
     ),
 )
 _NAMES = tuple(name for name in SCAN_OPTIONS if name not in _NOT_HERE)
