@@ -21,7 +21,7 @@ _CHUNK = 4 << 20
 def cat(bucket: "Bucket", paths: tuple[str, ...]) -> None:
     """Write files of the bucket's tree to standard output.
 
-    A file that turns out damaged ends the command with exit code 1; the output is then not the whole file.
+    Exit code 1: a file is damaged, and the output is incomplete.
 
     \b
     Examples:

@@ -59,14 +59,15 @@ def count(
 ) -> None:
     """Count the messages of topics.
 
-    Counts all topics if none is named, and what a reader of Pulsar would receive.
+    Counts all topics if none is named, and the messages that a reader of Pulsar would receive. Reads every entry, but decompresses
+    and decrypts none, except with --values typed --on-undecodable skip. Entries and bytes are those of the whole topic, also with
+    --start and --end. A partitioned topic that is named counts as one topic.
 
-    Reads every entry, but decompresses and decrypts nothing, unless messages whose values cannot be decoded are to be left out
-    (--values typed --on-undecodable skip). Entries and bytes are those of the whole topic, also with a range of time.
-    A damaged topic gets a dash (with --on-corrupt skip the number of its other messages), standard error tells why, and the exit code is
-    1; the other topics are counted. A missing ledger is damage, too. So does a topic of which the store refuses objects (exit code 3; with
-    --on-unreadable skip the number of its other messages, and 1). A partitioned topic that is named is counted as one, otherwise each
-    partition by itself.
+    A topic that is damaged, or of which the store refuses objects, gets a dash, and the others are counted. With --on-corrupt skip
+    or --on-unreadable skip its other messages are counted.
+
+    Exit code 0: all messages were counted; 1: damage, missing ledgers, or messages that were skipped; 3: the store refused or did
+    not answer.
 
     \b
     Examples:

@@ -47,13 +47,12 @@ def export(
 ) -> None:
     """Export a topic to Parquet, Arrow, CSV or JSON lines.
 
-    Writes one file for each ledger to the folder OUT.
+    Writes one file for each ledger to the folder OUT. A file is complete or not there. Run the command again after an interruption,
+    or when the topic has grown: finished files stay. With - as OUT, all messages are one stream on standard output, complete if the
+    exit code is 0.
 
-    A file is whole or not there. Run it again after an interruption, or when the topic has grown: finished files are kept.
-    With - as OUT all messages are one stream on standard output, which is complete if the exit code is 0.
-
-    Exit code 1: damaged entries are missing in the files, values could not be decoded, or rows may be missing since a ledger is gone. All
-    are named. Values of messages that name no schema are null, which is reported, and no error.
+    Exit code 1: damaged entries were left out, values could not be decoded, or rows may be missing because a ledger is gone. All
+    are named. Values of messages without a schema version are null, which is reported, and no error.
 
     \b
     Examples:

@@ -76,11 +76,11 @@ def head(
 ) -> None:
     """Show the first messages of a topic.
 
-    Values are decoded by the topic's schema if one is saved in the bucket (ledgerfs schemas), unless --values says otherwise; with
-    --values json they have the fields of all messages that are shown. Those that cannot be decoded are null, and all are bytes if the
-    saved schema itself cannot be used; standard error tells why, and the exit code is 1. Those of messages that name no schema are null
-    as well, and told of, but are no error. Bytes are shown as text, with \\x.. for what is not UTF-8 or would drive the terminal. Only
-    as much is read as these messages take.
+    Reads only as much as these messages take. Values are columns by the topic's saved schema (ledgerfs schemas), or bytes without
+    one. Bytes are shown as text, with \\x.. for bytes that are not UTF-8 or would control the terminal.
+
+    Exit code 1: damage, or values that could not be decoded (shown as null); or the saved schema could not be used, and all values
+    are bytes. Values of messages without a schema version are null, which is reported, and no error.
 
     \b
     Examples:

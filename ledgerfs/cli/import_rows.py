@@ -63,17 +63,16 @@ if TYPE_CHECKING:
 def import_rows(bucket: "Bucket", *, rows: str, topic: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401  (click's)
     """Write rows of files as messages of a new ledger.
 
-    ROWS is a Parquet, Arrow, JSON lines or CSV file, a folder of such files, a pattern, or a URL of one. Every file in the folder or of
-    the pattern is read, except names that begin with . or _; folders and other suffixes are errors. Columns are those of `ledgerfs
-    export`: value, key or key_bytes, properties, event_time, publish_time, ordering_key, producer_name, sequence_id, schema_version,
-    deliver_at_time, replicated_from; columns that only tell where a message was (topic, ledger_id, …) are left out.
+    ROWS is a Parquet, Arrow, JSON lines or CSV file, a folder of such files, a pattern, or a URL of one. All files of a folder or
+    pattern are read, except names that begin with . or _; subfolders and other suffixes are errors. Columns are those of `ledgerfs
+    export`: value, key or key_bytes, properties, event_time, publish_time, ordering_key, producer_name, sequence_id,
+    schema_version, deliver_at_time, replicated_from. Columns of places (topic, ledger_id, …) are ignored.
 
-    With --schema or --schema-type, values have columns of their own: a column value (null: a tombstone), or else every other column is a
-    field, as `ledgerfs export --values typed --flatten` writes them. Messages name the version of the schema, which is saved in the
-    bucket, so that --values typed reads them again, and Pulsar's clients decode them where the topic has that version.
+    With --schema or --schema-type, the column value holds the values (null: a tombstone), or else each other column is a field, as
+    `ledgerfs export --values typed --flatten` writes them. The bucket gets the schema, and messages name its version.
 
-    ledgerfs reads the ledger at once; a broker only when it is in the broker's metadata. Without --ledger-id the id is above 2^52, where
-    no cluster's are, and higher for a later ledger.
+    ledgerfs reads the new ledger at once; a broker only after the ledger is added to its metadata. Without --ledger-id the id is
+    above 2^52, where no cluster assigns ids.
 
     \b
     Examples:

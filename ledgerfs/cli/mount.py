@@ -64,7 +64,7 @@ def mount(bucket: str, folder: Path, texts: tuple[str, ...], **fields: Any) -> N
 
     Returns when the mount answers.
 
-    Exit code 2: it cannot be mounted there; 3: the store does not answer, or refuses.
+    Exit code 2: the folder cannot be mounted on; 3: the store refused or did not answer.
 
     \b
     Examples:

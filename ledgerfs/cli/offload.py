@@ -67,14 +67,13 @@ def offload(
 ) -> None:
     """Copy ledgers to another bucket, and read the copies back.
 
-    TARGET is a bucket or a folder.
+    TARGET is a bucket or a folder. Ledgers keep their names, and without --block-size their bytes, so a broker can serve the copy.
+    The saved schemas of the topics are copied, too; if TARGET has another schema of the same version, nothing is copied. Run the
+    command again after an interruption: it skips ledgers that TARGET has (same topic, id, last entry, length and creation time;
+    with --unbatch those that were made from the same ledger).
 
-    A broker that uses the copy can serve it: ledgers keep their names, and without --block-size they are the same byte for byte. The saved
-    schemas of their topics are copied, too; one that differs from that of the same number in TARGET is an error, and nothing is copied. Run
-    it again after an interruption: ledgers of the same topic, id, last entry, length and creation are skipped, with --unbatch those that
-    were made of the same one. Ledgers that are damaged, missing, contradictory or still being written, or different in TARGET, are named
-    and not copied (exit code 1), and so are those whose messages TARGET has under another id. Those that the store refuses are named, too
-    (exit code 3, if nothing is damaged).
+    Exit code 1: ledgers were not copied because they are damaged, missing, contradictory, still being written, different in TARGET,
+    or there under another id. All are named. 3: the store refused some.
 
     \b
     Examples:

@@ -59,12 +59,12 @@ def repair(
 ) -> None:
     """Show what can be repaired in a bucket; --yes repairs it.
 
-    Rebuilds lost and unreadable indexes from whole data objects, deletes data objects and indexes that are left over beside a complete
-    copy, ends unfinished uploads, and restores the user metadata without which a broker refuses an object. Deletes only what is proved to
-    be garbage, and says why.
+    Rebuilds lost and unreadable indexes from complete data objects, deletes data objects and indexes beside a complete copy, ends
+    unfinished uploads, and restores the user metadata that brokers require. Deletes only objects that are proved to be garbage, and
+    gives the reason.
 
-    Exit code 0: nothing is left to do; 1: there is something to do (without --yes), something failed, or there is damage that cannot be
-    repaired; 3: the store did not let us look at everything.
+    Exit code 0: nothing is left to do; 1: there is something to do (without --yes), an action failed, or damage cannot be repaired;
+    3: the store refused some objects.
 
     \b
     Examples:

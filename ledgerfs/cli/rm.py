@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 def rm(context: click.Context, /, bucket: "Bucket", paths: tuple[str, ...], *, recursive: bool, yes: bool) -> None:
     """Delete ledgers from a bucket.
 
-    Each PATH is a file below entries/ of the tree. Deletes its index object first, then its data object.
+    Each PATH is a file below entries/ of the tree. Deletes its index object first, then its data object. A broker that lists the
+    ledger can no longer read it.
 
-    A broker that still knows them can no longer read them. Ledgers that are at these paths afterwards are named: a further copy that has
-    the name now, or one that somebody wrote there meanwhile (exit code 1).
+    Exit code 1: a ledger is at the path afterwards: another copy, or one that another writer wrote meanwhile. It is named.
 
     \b
     Examples:

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 def topics(bucket: "Bucket", *, with_schemas: bool, as_json: bool) -> None:
     """List the topics of a bucket with their sizes and times.
 
-    BUCKET is any URL that fsspec knows: s3://tier, gs://…, abfs://…, a local folder. No broker and no ZooKeeper is asked; the names are in
-    the bucket. "Oldest" is the creation of the topic's oldest ledger, "newest" the upload of its newest one. Missing ledgers are not
-    counted; standard error tells how many these are, of how many ledgers the topic is not known, and which seem to be uploaded just now.
+    BUCKET is a URL that fsspec opens (s3://tier, gs://…, abfs://…) or a folder. "Oldest" is the creation of the topic's oldest
+    ledger, "newest" the upload of its newest one. Missing ledgers are not counted; standard error reports them, ledgers of unknown
+    topics, and ledgers that are being uploaded.
 
-    With --schemas standard error also names the topics whose newest message names a version of a schema that is not saved in the bucket,
-    and "schemas" is how many versions are. Save them while the cluster lives: without them values stay bytes. Of a living cluster, "?" is a
-    topic whose schemas are damaged; they are named, whether the topic is there or not, and the exit code is 1.
+    With --schemas, the column "schemas" is the number of saved versions, and standard error names topics whose newest message has a
+    version that is not saved. Save them while the cluster exists: without them values stay bytes. Of a live cluster, "?" marks a
+    topic whose schemas are damaged (exit code 1).
 
     \b
     Examples:

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 def verify(context: click.Context, bucket: "Bucket", quick: bool, as_json: bool) -> None:
     """Check that every offloaded ledger of a bucket is whole.
 
-    Exit code 0: all is well; 1: damage; 3: the store did not let us look at everything.
+    Reads every object: block headers, the id and length of each record, padding, the CRC32C of each entry that has one, counts and
+    lengths against the ledger's metadata, pairs of data and index objects, and the user metadata that brokers require.
 
-    Reads every object: block headers, each record's id and length, padding, the CRC32C of each entry that has one, counts and lengths
-    against the ledger's metadata, pairs of data and index, and the user metadata without which a broker refuses an object.
+    Exit code 0: no damage; 1: damage; 3: the store refused some objects.
 
     \b
     Examples:

@@ -7,8 +7,8 @@ from ledgerfs.cli.commands import command
 def warm() -> None:
     """Compile all kernels, for images and new machines.
 
-    Reading and writing messages then begins at once. They are kept beside the installed package or, if that cannot be written, in the
-    user's cache folder (NUMBA_CACHE_DIR names another), and are for this kind of processor only.
+    Reads and writes of messages then start at once. Compiled kernels are stored beside the installed package or, if that is not
+    writable, in the user's cache folder (NUMBA_CACHE_DIR names another one). They are for this kind of processor only.
 
     \b
     Examples:

@@ -38,17 +38,14 @@ def save(
 ) -> None:
     """Save schemas from a broker or a live cluster.
 
-    Saves every version of the schemas of a bucket's topics.
+    Saves every version of the schemas of a bucket's topics. BROKER is the address of its web service (http://host:8080,
+    https://host:8443), or a live cluster (pulsar+zk://host:port,…), which also has versions that were deleted, except by force.
+    Without BUCKET the schemas of all topics are saved at --to; options -o are then the cluster's.
 
-    BROKER is the address of its web service: http://host:8080, https://host:8443. What was saved before stays, whatever the cluster says
-    now, and also under a version that means another schema by now: run this again and again. The schemas of each cluster need a place of
-    their own. Versions that were deleted in the cluster before can not be saved. A broker says of topics that it does not know at all that
-    they have no schema.
+    Saved versions stay: run the command again and again. Save the schemas of each cluster in a place of its own. Versions that the
+    cluster deleted before cannot be saved.
 
-    Or BROKER is the URL of a living cluster, pulsar+zk://host:port,…, which also has the versions that were deleted, but not by force.
-    Without BUCKET the schemas of all its topics are saved at --to, and the options -o are the cluster's.
-
-    Exit code 1: the schemas of some topics could not be saved, and were named; those of the others are.
+    Exit code 1: the schemas of some topics could not be saved. They are named, the others are saved.
 
     \b
     Examples:

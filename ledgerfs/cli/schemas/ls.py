@@ -45,15 +45,14 @@ def ls(
 ) -> None:
     """List the saved schema versions of topics.
 
-    Lists all topics if none is named: type, time, fields, source.
+    Lists all topics if none is named: version, type, time of registration (UTC), fields, source. Of a live cluster it lists the
+    cluster's own versions, also those that were deleted, except by force.
 
-    Of a living cluster these are the versions that it has itself, also those that were deleted, but not by force. "(lost)" is one whose
-    definition no bookie has any more. Exit code 1: the schemas of some of its topics are damaged, and were named; those of the others are
-    shown.
+    "(lost)": no bookie has the definition. "any": a schema that was set by hand for messages without a saved version.
+    "(overridden)": a schema set by hand later is used instead. A version that is listed twice was registered again after a forced
+    deletion; the publish time of a message decides.
 
-    "Registered" is when the broker took the schema, UTC. A version that is there more than once was given again after a forced deletion;
-    the time when a message was published tells which schema it has. "any" is a schema that was given by hand for all messages that no other
-    version tells of. "(overridden)" is not in effect, since a schema was given by hand in its place later (schemas set).
+    Exit code 1: the schemas of some topics are damaged. They are named, the others are listed.
 
     \b
     Examples:

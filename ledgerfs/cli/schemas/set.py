@@ -66,12 +66,12 @@ def set_schema(
     """Set the schema of a topic by a file or a type.
 
     FILE is an Avro schema (.avsc) for AVRO and, with --type json, JSON; for Protobuf a set of descriptors (protoc --include_imports
-    --descriptor_set_out=orders.desc) or, where protoc is installed, a .proto file. Other types need none.
+    --descriptor_set_out=orders.desc) or, if protoc is installed, a .proto file. Other types need none.
 
-    Without --version it is the schema of all messages that nothing else tells of: those without a version, and those whose version is not
-    saved. With --version it is used in place of what is saved for that version, which stays saved. The last word counts.
+    Without --version the schema is used for messages without a version, and for those whose version is not saved. With --version it
+    is used in place of the saved one, which stays. The schema that was set last counts.
 
-    Exit code 1: it was saved, and something else that was given by hand is in effect.
+    Exit code 1: it was saved, but another schema that was set by hand is used.
 
     \b
     Examples:

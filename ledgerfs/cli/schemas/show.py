@@ -28,10 +28,8 @@ def show(
 ) -> None:
     """Show the definition of a topic's schema.
 
-    Shows the newest version, unless --version names another one.
-
-    On standard output is the definition alone, so that it can be given to other tools: for Avro and JSON the Avro schema. Of a version
-    that was given again after a forced deletion each is shown, the oldest first. A living cluster tells of its own.
+    Shows the newest version, unless --version names another one. Standard output has the definition alone, for other tools: for
+    Avro and JSON the Avro schema. Of a version that was registered again after a forced deletion all are shown, the oldest first.
 
     \b
     Examples:

@@ -36,8 +36,8 @@ _NOT_SHOWN = {"uuid", "copy", "object_bytes"}
 def catalog(*, storage: "Storage", session: SessionOptions, by: str, publish_times: bool, as_json: bool) -> None:
     """List topics or ledgers with entries, bytes and times.
 
-    "created" is a ledger's creation in BookKeeper, of a topic that of its first ledger; "uploaded" the last upload. Messages of a ledger
-    were published between its creation and that of the topic's next ledger, as far as clocks agree; --publish-times tells exactly.
+    "created" is the creation of the ledger in BookKeeper, or of a topic's first ledger; "uploaded" is the last upload. Messages of
+    a ledger were published between its creation and that of the next ledger; --publish-times reads the exact times.
 
     \b
     Examples:

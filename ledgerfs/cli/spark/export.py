@@ -48,10 +48,10 @@ def export(
 ) -> None:
     """Export topics as one Parquet table.
 
-    Spark writes the files: --to is a folder that Hadoop's filesystems know. A folder with _SUCCESS is complete; one that a failed job
-    left has none.
+    Spark writes the files: --to is a folder of a Hadoop filesystem that does not exist yet. A complete folder contains _SUCCESS.
+    Spark, Hive, DuckDB and pyarrow read the folder as one table.
 
-    Exit code 1: damaged entries, values that could not be decoded, or ledgers are missing in the files; they were named.
+    Exit code 1: damaged entries, values that could not be decoded, or ledgers are missing in the files. They are named.
 
     \b
     Examples:

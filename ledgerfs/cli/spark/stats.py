@@ -49,11 +49,10 @@ def stats(
 ) -> None:  # fmt: skip
     """Count messages, bytes and keys by topic, day and producer.
 
-    Days are of UTC. Counts all topics if none is named.
+    Days are of UTC. Counts all topics if none is named. Reads and decompresses every message. The number of keys is approximate:
+    its standard error is 5 %.
 
-    Reads and decompresses every message. The number of keys is approximate: its standard error is 5 %.
-
-    Exit code 1: damaged entries are not counted (--on-corrupt skip), and were named.
+    Exit code 1: damaged entries were not counted (--on-corrupt skip). They are named.
 
     \b
     Examples:

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 def verify(context: click.Context, *, storage: "Storage", session: SessionOptions, quick: bool, as_json: bool) -> None:
     """Check all offloaded ledgers, many at a time.
 
-    Exit code 0: all is well; 1: damage; 3: the store did not let us look at everything.
+    Finds and prints the same as `ledgerfs verify`. The driver compares listing and indexes; tasks of about 128 MiB read every byte.
 
-    Finds and prints what `ledgerfs verify` does. The driver compares listing and indexes; tasks of about 128 MiB read every byte.
+    Exit code 1: damage; 3: the store refused some objects.
 
     \b
     Examples:

@@ -53,13 +53,13 @@ def _read(context: click.Context, disks: tuple[str, ...]) -> "tuple[DiskIndex, K
 def space(context: click.Context, disks: tuple[str, ...], *, minor: float, major: float, as_json: bool) -> None:
     """Show live and dead bytes of entry logs.
 
-    Shows what deleting and compacting logs would free.
+    Shows what the next garbage collection of the bookie would free. A bookie deletes a log when no ledger in it is in the metadata.
+    It compacts a log whose live share is below a threshold: it writes the live entries again, and deletes the log.
 
-    A bookie deletes a log when none of its ledgers is in the metadata any more, and compacts one whose live share is below a threshold: it
-    writes the live entries again, and deletes the log. "Fate" is deleted (by the next run), minor or major (by such a compaction), current
-    (being written, never collected), unreadable or kept (both stay). Without --metadata all ledgers count as live.
+    "Fate" of a log: deleted (by the next run), minor or major (by such a compaction), current (still written), unreadable or kept
+    (both stay). Without --metadata all ledgers count as live.
 
-    The second table lists the topics and subscriptions with most bytes in the logs. --json lists all of them, and the ledgers of each log.
+    The second table lists the topics and subscriptions with most bytes. --json lists all of them, and the ledgers of each log.
 
     \b
     Examples:

@@ -67,11 +67,11 @@ def check(
 ) -> None:
     """Find ledgers and objects without an owner, and lost data.
 
-    CLUSTER is pulsar+zk://host:port,host:port[/chroot]. Found are ledgers that nothing names, or that are called deleted and are there;
-    objects of --bucket that no list names; listed ledgers that are nowhere; offloads without their objects, or with broken ones; ledgers on
-    bookies that are not available. What is suspect is looked at twice, its owners read anew: only what both looks show is named.
+    CLUSTER is pulsar+zk://host:port,host:port[/chroot]. The check finds ledgers without an owner, ledgers that were deleted and
+    still exist, objects of --bucket that no list names, listed ledgers that do not exist, offloads whose objects are missing or
+    broken, and ledgers on unavailable bookies. A second check confirms each finding.
 
-    Exit code 0: nothing is lost, whatever else is found; 1: loss, or damaged nodes; 3: no loss was found, but not everything could be
+    Exit code 0: no loss, whatever else was found; 1: loss, or damaged nodes; 3: no loss was found, but some parts could not be
     judged.
 
     \b

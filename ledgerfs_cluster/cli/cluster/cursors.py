@@ -54,10 +54,12 @@ def cursors(
 ) -> None:
     """Show backlogs of subscriptions, and what they hold back.
 
-    CLUSTER is pulsar+zk://host:port,host:port[/chroot], or a file that `ledgerfs cluster dump` wrote. Without --all these are subscriptions
-    that hold back what retention lets go, or have a backlog. "Holds back" are bytes that would go if no subscription needed them. A
-    subscription without a time of its last activity has that of the last change of its node, marked with ~; one that may be further than
-    shown is marked with ?, topics that may have policies of their own with *.
+    CLUSTER is pulsar+zk://host:port,host:port[/chroot], or a file of `ledgerfs cluster dump`. Without --all it lists subscriptions
+    that have a backlog, or that hold back data beyond retention. "Holds back" are the bytes that would be deleted without any
+    subscription.
+
+    ~ marks the last change of the node, shown where the last activity is unknown; ? a subscription that may be further than shown;
+    * a topic that may have policies of its own.
 
     \b
     Examples:

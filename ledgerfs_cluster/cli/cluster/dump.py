@@ -43,15 +43,14 @@ def dump(
 ) -> None:
     """Write a cluster's metadata to a file or beside a bucket.
 
-    The metadata is what ZooKeeper has of ledgers, topics, subscriptions and policies.
+    URL is pulsar+zk://host:port,host:port[/chroot]. FILE is JSON compressed with zstd (dump.json.zst), with everything that
+    ZooKeeper stores of ledgers, topics, subscriptions, policies, schemas, bundles, brokers and bookies. Bookies report where open
+    ledgers end, the positions of active subscriptions, and the definitions of schemas. Other commands accept the file in place of a
+    URL. Only its owner can read it: it contains passwords of ledgers, and perhaps credentials of buckets. An interrupted dump
+    leaves no file.
 
-    URL is pulsar+zk://host:port,host:port[/chroot]. FILE is JSON, compressed with zstd (dump.json.zst): of each node its data in base64,
-    its times and version; with places of schemas, bundles, brokers and bookies. Bookies are asked where open ledgers end and subscriptions
-    in use are, and for the definition of each version of each schema. The other commands about clusters take it in place of a URL. It has
-    passwords of ledgers and perhaps credentials of buckets, so only its owner can read it. Whatever ends this before leaves no file.
-
-    With --to a dump is added to a bucket's _ledgerfs/dumps/, and old ones are removed. `ledgerfs cluster dumps` lists them. Have a timer
-    (cron, systemd, a CronJob) run it, such as every hour.
+    With --to, the dump is added to a bucket's _ledgerfs/dumps/, and old ones are removed. Run it by a timer (cron, systemd, a
+    CronJob), such as every hour.
 
     \b
     Examples:

@@ -18,9 +18,8 @@ from ledgerfs_cluster.cli.rows import cell, print_rows
 def dumps(context: click.Context, /, *, bucket: str, cluster: str | None, as_json: bool) -> None:
     """List the dumps that are stored beside a bucket.
 
-    `ledgerfs cluster dump --to` stores them.
-
-    Commands that take a dump in place of a cluster take a kept one by its URL: s3://tier/_ledgerfs/dumps/<cluster>/<name>.
+    `ledgerfs cluster dump --to` stores them. Other commands accept the URL of one in place of a cluster:
+    s3://tier/_ledgerfs/dumps/<cluster>/<name>.
 
     \b
     Examples:

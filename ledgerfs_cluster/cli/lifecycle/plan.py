@@ -55,16 +55,14 @@ def plan(
 ) -> None:
     """Show what a policy would do now, and why.
 
-    Changes nothing.
+    Changes nothing. POLICY is a TOML file: buckets, and the rules for topics where the cluster's own policies should not hold. Each
+    line is an action: offload ledgers; have a broker trim; mark orphans in the journal; delete marked orphans after their grace
+    period; clean up failed attempts. Then follow actions that wait, and those that are refused; --all shows each with its reason.
 
-    POLICY is a file in TOML: buckets, and what is wanted of topics, where the cluster's own policies are not to hold. Each line is an
-    action: offload ledgers; have a broker trim; mark what nothing names, in the journal; delete what was marked and whose grace is over;
-    clean up after attempts that failed. Then it is said what waits, and what must not be done; --all shows each with why.
-
-    Without POLICY, but with --cluster, it shows what brokers would offload and trim by the cluster's own policies once they have the topics
+    With --cluster instead of POLICY it shows what brokers would offload and trim by the cluster's own policies if all topics were
     loaded.
 
-    Exit code 0, or 1 if nodes or buckets could not be read.
+    Exit code 1: some nodes or buckets could not be read.
 
     \b
     Examples:

@@ -43,18 +43,16 @@ def run(
 ) -> None:
     """Run the lifecycle of a cluster by a policy.
 
-    Offloads, and has brokers trim, until it is stopped.
+    Offloads ledgers, has brokers trim, and deletes orphans, until it is stopped. It never removes a ledger that a topic lists: it
+    asks a broker (--admin) to trim, also topics that are not loaded. `ledgerfs lifecycle plan` shows the actions;
+    docs/operating/lifecycle.md explains them.
 
-    ledgerfs never removes a ledger that a topic lists: it asks a broker (--admin) to trim, also topics that are not loaded. It deletes only
-    what nothing lists.
+    A lock in ZooKeeper keeps a second service out. Ctrl-C and SIGTERM stop it cleanly: copies under way are abandoned, finished
+    ones are committed. After a kill the next service resumes from the records in the cluster. An edited POLICY is used once it
+    is valid and was not written to for 5 seconds. SIGHUP does not stop a service without a terminal.
 
-    What is done, in which order, and what `ledgerfs lifecycle plan` shows of it: docs/operating/lifecycle.md. One service works at a time:
-    a lock in ZooKeeper keeps a second one out. Ctrl-C and SIGTERM end it: what is being copied is given up, what is copied is
-    completed, and nothing is left half done. If it is killed, the next one goes on from what is noted in the cluster. Once POLICY is
-    edited, nothing is deleted by what was there before: it is read again, at once also at SIGHUP, and used if it is valid.
-
-    Exit code 0 after Ctrl-C, SIGTERM, or all of --once; 1 if --once met trouble, or nodes that could not be read, or if what was copied
-    could not be completed; 3 if POLICY was edited during --once, if the lock is another's or was lost, or if ZooKeeper does not answer.
+    Exit code 0: stopped by Ctrl-C or SIGTERM, or --once is done; 1: --once had errors, or a copy could not be committed; 3: the
+    lock is held by another service or was lost, ZooKeeper does not answer, or POLICY was edited during --once.
 
     \b
     Examples:

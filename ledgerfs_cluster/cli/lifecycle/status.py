@@ -44,13 +44,10 @@ def status(
 ) -> None:
     """Show the state of a cluster's lifecycle service.
 
-    Shows who runs it, what it has done, what is marked for deletion, and what went wrong.
+    Shows the owner of the lock, the result of the last iteration, the records in the journal, and errors. POLICY or --cluster names
+    the cluster.
 
-    POLICY names the cluster, or --cluster does: then no POLICY is needed. What is shown is what the service has written at the end of its
-    last pass, and the journal as it is; of a pass that ended early it is said since when none was whole. What is damaged of the one
-    keeps nothing of the other back.
-
-    Exit code 0 if a service has the lock, 1 if none has, or its status or notes could not be read.
+    Exit code 0: a service holds the lock; 1: no service does, or the status or records could not be read.
 
     \b
     Examples:

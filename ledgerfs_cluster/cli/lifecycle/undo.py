@@ -24,11 +24,11 @@ def undo(
 ) -> None:
     """Undo marks for deletion, by names of records.
 
-    `ledgerfs lifecycle status` shows the names. A record that cannot be read is dropped; what it was about stays, and is looked for again.
+    `ledgerfs lifecycle status` shows the names. Its ledger or object stays, and later iterations check it again. A record that
+    cannot be read is dropped. A running service holds the lock and would set the same mark again: change POLICY, stop the service,
+    and then undo.
 
-    A service has the lock while it works, and would mark the same again: change POLICY first, and end the service for a moment.
-
-    Exit code 0; 2 for a record that is not there, or is of an attempt to offload; 3 while a service has the lock.
+    Exit code 2: no such record, or it belongs to an attempt to offload; 3: a service holds the lock.
 
     \b
     Examples:

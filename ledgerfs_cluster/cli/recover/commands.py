@@ -41,11 +41,11 @@ def plan(
 ) -> None:
     """Show what a recovery would restore, and what is missing.
 
-    Writes nothing.
+    Writes nothing. Each line is a topic: its ledgers and entries in BUCKET, and what will be missing according to a dump of the
+    lost cluster. Without a dump, data that was never offloaded is unknown. With --into and --admin it also shows what the new
+    cluster has, and which namespaces, policies and schemas will be set.
 
-    A line is a topic: its ledgers and entries in BUCKET, and what will be missing, by a dump of the lost cluster; without one nobody knows
-    what was never offloaded. With --into and --admin it is told, too, what the new cluster has already, and which namespaces, policies and
-    schemas are to be set. Exit code 0 if all topics can be restored; what is missing of them does not change that. 1 if one cannot.
+    Exit code 1: a topic cannot be restored. Missing data does not change the exit code.
 
     \b
     Examples:
@@ -87,16 +87,13 @@ def run(
 ) -> None:
     """Restore the topics of a bucket into a new cluster.
 
-    Restores each topic as a whole, or not at all.
+    Restores each topic as a whole, or not at all: tenants, namespaces and schemas through brokers, ledgers and subscriptions by one
+    commit for each topic. Run it again after an interruption: restored topics stay, the rest is done. Then `ledgerfs recover check`
+    compares. Brokers keep all restored data, whatever the former retention was; settings to change by hand are printed. Messages of
+    aborted transactions stay hidden (this needs pip install 'ledgerfs[pulsar]'). Follow docs/operating/recovery.md.
 
-    Tenants, namespaces and schemas are made through brokers, ledgers and subscriptions by one commit a topic. Run it again after whatever
-    ended it: what is restored stays, the rest goes on. Then `ledgerfs recover check` reads all of it back through brokers. Brokers keep all
-    that is restored, whatever the former retention was: what is to be set by hand afterwards is printed. Messages of aborted transactions
-    stay hidden, by snapshots that Pulsar's client publishes (pip install 'ledgerfs[pulsar]'). docs/operating/recovery.md is a page to
-    follow.
-
-    Exit code 0 if of each topic all is restored that the bucket has; what was lost with the cluster is reported, and changes nothing. 1 if
-    a topic is not restored, which is reported; 3 if a store, ZooKeeper or a broker refuses.
+    Exit code 0: all data of the bucket is restored; data that was lost with the cluster is reported; 1: a topic is not restored,
+    which is reported; 3: a store, ZooKeeper or a broker refused.
 
     \b
     Examples:
@@ -147,12 +144,12 @@ def check(
 ) -> None:
     """Compare restored topics with the bucket.
 
-    Reads all of each topic through the new cluster's brokers, as a client does.
+    Reads all of each topic through the new cluster's brokers, as a client does. Each message must arrive once and in order, with
+    the position, payload, key, properties and times that the bucket has; messages of aborted transactions must not arrive. Later
+    messages of producers are counted, and not compared. --topics matches the former names. The check writes nothing and leaves no
+    subscription. It needs pip install 'ledgerfs[pulsar]'.
 
-    Each message has to come once, in order, with the place, payload, key, properties and times that the bucket has; of aborted transactions
-    none may. What producers appended since is counted, and not compared. Which topics were restored, and how, `recover run` has noted in
-    the cluster; --topics matches their former names. Nothing is written, and no subscription is left. It takes pip install
-    'ledgerfs[pulsar]'. Exit code 0 if all is the same, 1 if not, or if nothing was restored.
+    Exit code 1: a difference, or nothing was restored.
 
     \b
     Examples:
