@@ -20,6 +20,7 @@ from pyarrow.dataset import dataset
 
 from ledgerfs import errors, open_bucket
 from ledgerfs.errors import LedgerfsError
+from ledgerfs_cluster import errors as cluster_errors
 from tests.support.commands import LEDGERFS
 from tests.support.forked import can_be_forked, run_forked
 from tests.support.programs import Programs
@@ -158,11 +159,10 @@ def test_every_kind_of_finding_is_documented() -> None:
 
 
 def test_every_error_is_documented_with_its_numbers() -> None:
-    rows = re.findall(
-        r"^\| `(\w+)` \| (\w+) \| (\d) \|", (ROOT / "docs" / "reference" / "errors.md").read_text(), re.MULTILINE
-    )
-    kinds = [getattr(errors, name) for name in errors.__all__]
-    ours = [kind for kind in kinds if issubclass(kind, LedgerfsError) and kind is not LedgerfsError]
+    page = (ROOT / "docs" / "reference" / "errors.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (\d) \|", page, re.MULTILINE)
+    kinds = [getattr(module, name) for module in (errors, cluster_errors) for name in module.__all__]
+    ours = {kind for kind in kinds if issubclass(kind, LedgerfsError) and kind is not LedgerfsError}
     assert sorted(rows) == sorted((kind.__name__, errno.errorcode[kind.code], str(kind.exit_code)) for kind in ours)
 
 
