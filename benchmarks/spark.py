@@ -155,11 +155,14 @@ def show_scans(spark: SparkSession, folder: Path, given: argparse.Namespace, row
         def ready_made(count: int = count, size: int = size) -> None:
             aggregate(ready.options(size=size, count=count).load("nowhere"), count)
 
+        def theirs(count: int = count, parquet: str = parquet) -> None:
+            aggregate(spark.read.parquet(parquet), count)
+
         works: dict[str, Callable[[], object]] = {
             what: partial(ours, columns="value"),
             what_all: ours,
             "ready-made": ready_made,
-            "Parquet": lambda count=count, parquet=parquet: aggregate(spark.read.parquet(parquet), count),
+            "Parquet": theirs,
         }
         found = median_seconds(given.rounds, _WARM_UP, works)
         shutil.rmtree(folder / "scans")
