@@ -1,58 +1,46 @@
-"""A slow S3 store on loopback: ``slowstore.rs``, compiled, and running for as long as a ``with`` lasts.
+"""A slow S3 store on loopback: ``slowstore.rs``, compiled, running within a ``with``.
 
-It is a program of its own, in a language without a lock that threads share, because a store in Python would be slower than its clients.
+It is a program in Rust, because a store in Python would be slower than its clients.
 """
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from obstore.store import S3Store
 
 LATENCY_MS = 25
 MIB_PER_SECOND = 80
-"""What one connection carries; together they carry what the machine does."""
+"""Of one connection; together they transfer as much as the machine can."""
 
 _SOURCE = Path(__file__).with_name("slowstore.rs")
 
 
 @dataclass(frozen=True, slots=True)
 class StoreStats:
-    """What a store was asked for.
-
-    Attributes
-    ----------
-    bytes
-        Of objects, sent; not those of listings.
-    at_once
-        The most object GETs that were under way together.
-
-    """
+    """Requests to a store, bytes of objects that it sent, and how many of the requests were listings."""
 
     requests: int
     bytes: int
-    gets: int
-    heads: int
     lists: int
-    at_once: int
 
 
 @dataclass(frozen=True, slots=True)
 class SlowStore:
-    """A running store, known by what other processes need to know of it."""
+    """A running store; it pickles."""
 
     port: int
-    pid: int
 
     @property
     def options(self) -> dict[str, Any]:
-        """What s3fs takes to reach it, with as many connections as ledgerfs asks for."""
+        """Options of s3fs, with as many connections as ledgerfs opens."""
         return {
             "key": "anybody",
             "secret": "may read",
@@ -61,22 +49,30 @@ class SlowStore:
         }
 
     def take_stats(self) -> StoreStats:
-        """Return what was asked since the last call."""
+        """Return the requests since the last call."""
         connection = HTTPConnection("127.0.0.1", self.port)
         connection.request("GET", "/__stats")
         found = StoreStats(**json.load(connection.getresponse()))
         connection.close()
         return found
 
-    def cpu_seconds(self) -> float:
-        """Return the processor's time that the store has used since it was started."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+def obstore_of(bucket: str, options: dict[str, Any]) -> "S3Store":
+    """Return obstore's own client for a bucket, from s3fs's options: the baseline."""
+    from obstore.store import S3Store
+
+    return S3Store(
+        bucket,
+        endpoint=options["endpoint_url"],
+        access_key_id=options["key"],
+        secret_access_key=options["secret"],
+        client_options={"allow_http": True},
+    )
 
 
 @contextmanager
 def slow_store(folder: Path, build: Path) -> Iterator[SlowStore]:
-    """Serve the folders in ``folder`` as buckets; ``build`` is where the compiled store is put."""
+    """Serve the folders in ``folder`` as buckets; the compiled store is put into ``build``."""
     with subprocess.Popen(
         [str(_compiled(build)), "0", str(folder), str(LATENCY_MS), str(MIB_PER_SECOND)],
         stdin=subprocess.PIPE,
@@ -85,13 +81,12 @@ def slow_store(folder: Path, build: Path) -> Iterator[SlowStore]:
     ) as process:
         # Leaving the block closes its standard input, at whose end the store ends too.
         assert process.stdout is not None
-        yield SlowStore(int(process.stdout.readline()), process.pid)
+        yield SlowStore(int(process.stdout.readline()))
 
 
 def _compiled(build: Path) -> Path:
     if shutil.which("rustc") is None:
-        print("the slow store is written in Rust, and there is no rustc here (apt install rustc)", file=sys.stderr)
-        raise SystemExit(2)
+        raise SystemExit("the slow store is written in Rust, and rustc is missing (apt install rustc)")
     program = build / "slowstore"
     subprocess.run(["rustc", "-O", "-o", str(program), str(_SOURCE)], check=True)
     return program

@@ -1,23 +1,20 @@
 //! A read-only, S3-speaking store over a folder, as slow as a real one: a wait before each answer, a ceiling on each
-//! connection. For benchmarks and fault tests on one machine; it checks no signatures and knows no writes.
+//! connection. For benchmarks on one machine; it checks no signatures and supports no writes.
 //!
 //!     rustc -O slowstore.rs
 //!     ./slowstore PORT FOLDER LATENCY_MS MIB_PER_S_PER_CONNECTION      (0 = no wait, 0 = no ceiling)
 //!
-//! Prints the port, which it chooses itself for PORT 0, and ends when its standard input does: no server outlives who started it.
+//! Prints the port, which it chooses itself for PORT 0, and ends with its standard input, so that it never outlives its parent.
 //!
 //! FOLDER/<bucket>/<key>. Answers HEAD, GET (with Range and If-Match), and ListObjectsV2 (prefix, delimiter ignored, paged by 1000).
 //! ETags are made of size and modification time, so that they change when a file is written anew.
-//! GET /__stats            -> JSON, since the last call: requests, bytes of objects sent, gets, heads, lists, and at_once, the most
-//!                            object GETs that were under way together
-//! GET /__fault?KIND&N     -> every Nth object GET from now on fails: KIND = short (half a body, then close), reset,
-//!                            500, 503, 404, 403, flip (one byte changed), full (ignores Range); N = 0 ends it
+//! GET /__stats -> JSON, since the last call: requests, bytes of objects sent, lists
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What is sent between two looks at the clock; by sendfile, so that the store leaves the processor to its clients.
@@ -29,13 +26,7 @@ struct Store {
     rate: f64,
     requests: AtomicU64,
     bytes: AtomicU64,
-    gets: AtomicU64,
-    heads: AtomicU64,
     lists: AtomicU64,
-    under_way: AtomicU64,
-    at_once: AtomicU64,
-    faultable: AtomicU64,
-    fault: Mutex<(String, u64)>,
 }
 
 fn unquote(s: &str) -> String {
@@ -95,24 +86,8 @@ fn list(s: &Store, bucket: &str, query: &str) -> String {
     format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?><ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Name>{bucket}</Name><Prefix>{prefix}</Prefix><KeyCount>{}</KeyCount><MaxKeys>1000</MaxKeys><IsTruncated>{more}</IsTruncated>{next}{items}</ListBucketResult>", all.len())
 }
 
-/// Counts an object GET as under way for as long as it lives.
-struct UnderWay<'a>(&'a Store);
-
-impl<'a> UnderWay<'a> {
-    fn new(s: &'a Store) -> Self {
-        s.at_once.fetch_max(s.under_way.fetch_add(1, SeqCst) + 1, SeqCst);
-        UnderWay(s)
-    }
-}
-
-impl Drop for UnderWay<'_> {
-    fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, SeqCst);
-    }
-}
-
 fn stats(s: &Store) -> String {
-    let named = [("requests", &s.requests), ("bytes", &s.bytes), ("gets", &s.gets), ("heads", &s.heads), ("lists", &s.lists), ("at_once", &s.at_once)];
+    let named = [("requests", &s.requests), ("bytes", &s.bytes), ("lists", &s.lists)];
     let items: Vec<String> = named.iter().map(|(name, count)| format!("\"{name}\": {}", count.swap(0, SeqCst))).collect();
     format!("{{{}}}", items.join(", "))
 }
@@ -154,21 +129,12 @@ fn serve(s: &Store, stream: TcpStream) -> std::io::Result<()> {
             answer(&mut w, "200 OK", "application/json", "", stats(s).as_bytes())?;
             continue;
         }
-        if path == "/__fault" {
-            let (kind, n) = query.split_once('&').unwrap_or((query, "1"));
-            *s.fault.lock().unwrap() = (kind.to_string(), n.parse().unwrap_or(1));
-            s.faultable.store(0, SeqCst);
-            answer(&mut w, "200 OK", "text/plain", "", b"")?;
-            continue;
-        }
         s.requests.fetch_add(1, SeqCst);
         let path = unquote(path);
         let (bucket, key) = path.trim_start_matches('/').split_once('/').unwrap_or((path.trim_start_matches('/'), ""));
-        let kind_of_request = if key.is_empty() { &s.lists } else if method == "HEAD" { &s.heads } else { &s.gets };
-        kind_of_request.fetch_add(1, SeqCst);
-        let _under_way = if !key.is_empty() && method != "HEAD" { Some(UnderWay::new(s)) } else { None };
         std::thread::sleep(Duration::from_millis(s.latency));
         if key.is_empty() {
+            s.lists.fetch_add(1, SeqCst);
             let body = if method == "HEAD" { String::new() } else { list(s, bucket, query) };
             answer(&mut w, "200 OK", "application/xml", "", body.as_bytes())?;
             continue;
@@ -192,19 +158,8 @@ fn serve(s: &Store, stream: TcpStream) -> std::io::Result<()> {
             w.write_all(format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\nContent-Type: application/octet-stream\r\n{common}\r\n").as_bytes())?;
             continue;
         }
-        let (kind, every) = s.fault.lock().unwrap().clone();
-        let faulty = every > 0 && (s.faultable.fetch_add(1, SeqCst) + 1) % every == 0;
-        let fault = if faulty { kind.as_str() } else { "" };
-        match fault {
-            "500" => { error(&mut w, "500 Internal Server Error", "InternalError")?; continue }
-            "503" => { error(&mut w, "503 Slow Down", "SlowDown")?; continue }
-            "404" => { error(&mut w, "404 Not Found", "NoSuchKey")?; continue }
-            "403" => { error(&mut w, "403 Forbidden", "AccessDenied")?; continue }
-            "reset" => return Ok(()),
-            _ => {}
-        }
         let (mut first, mut last, mut code) = (0, size.saturating_sub(1), "200 OK");
-        if let (Some(v), true) = (&range, fault != "full") {
+        if let Some(v) = &range {
             let (a, b) = v.split_once('-').unwrap_or((v, ""));
             if a.is_empty() {
                 first = size.saturating_sub(b.parse().unwrap_or(0));
@@ -226,18 +181,9 @@ fn serve(s: &Store, stream: TcpStream) -> std::io::Result<()> {
         let (t0, mut sent) = (Instant::now(), 0u64);
         while sent < total {
             let chunk = (total - sent).min(CHUNK);
-            // Counted before it is sent: whoever has the last byte finds it in the statistics.
+            // Counted before it is sent, so that a client with the last byte finds it in the statistics.
             s.bytes.fetch_add(chunk, SeqCst);
-            if fault == "flip" || fault == "short" {
-                let mut buf = vec![0u8; chunk as usize];
-                file.read_exact(&mut buf)?;
-                if fault == "flip" && sent == 0 { buf[chunk as usize / 2] ^= 0x40; }
-                if fault == "short" && sent + chunk > total / 2 {
-                    w.write_all(&buf[..(total / 2 - sent) as usize])?;
-                    return Ok(());
-                }
-                w.write_all(&buf)?;
-            } else if std::io::copy(&mut (&mut file).take(chunk), &mut w)? < chunk {
+            if std::io::copy(&mut (&mut file).take(chunk), &mut w)? < chunk {
                 // The file was cut while it was sent.
                 return Ok(());
             }
@@ -258,8 +204,7 @@ fn main() {
     }
     let store = Arc::new(Store {
         root: a[2].clone(), latency: a[3].parse().unwrap(), rate: a[4].parse::<f64>().unwrap() * 1048576.0,
-        requests: AtomicU64::new(0), bytes: AtomicU64::new(0), gets: AtomicU64::new(0), heads: AtomicU64::new(0),
-        lists: AtomicU64::new(0), under_way: AtomicU64::new(0), at_once: AtomicU64::new(0), faultable: AtomicU64::new(0), fault: Mutex::new((String::new(), 0)),
+        requests: AtomicU64::new(0), bytes: AtomicU64::new(0), lists: AtomicU64::new(0),
     });
     let listener = TcpListener::bind(format!("127.0.0.1:{}", a[1])).unwrap();
     println!("{}", listener.local_addr().unwrap().port());

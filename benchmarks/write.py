@@ -1,252 +1,223 @@
-"""Writing: ledgers from memory into an S3 server and into a folder, from bucket to bucket, and rows as messages.
+"""Writing: ledgers into an S3 server and a folder, from bucket to bucket, and rows as messages, against obstore's put and plain copies.
 
-Each measurement is a process of its own, in turn with its baseline; printed is the ratio of the best runs, and the largest memory. The S3
-server, on the same cores, keeps its objects in memory (``/dev/shm``), and so does the folder, so that no disk is measured.
+Each measurement runs in a new process, in turn with its baseline; the ratio of the best runs is printed, and the memory of these. The S3
+server (versitygw, as in ``make interop``), on the same cores, keeps its objects in memory (``/dev/shm``), and so does the folder, so that
+no disk is measured.
 """
 
 import argparse
-import os
 import shutil
-import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from contextlib import contextmanager
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import obstore
 import pyarrow as pa
 import pyarrow.parquet
 
-_BLOCK = 64 << 20
-_TOPIC = "public/default/persistent/orders"
-_MIB = 1 << 20
-_BROKER_BATCHED, _BROKER_SINGLE = 48, 13
-"""MiB/s of the broker's own offload on such a machine, measured once, of 1 KiB messages in batches and one an entry."""
+from benchmarks.measuring import MIB, Measurement, Preparation, Rows, chosen, measured_afresh
+from benchmarks.messages import events
+from benchmarks.slow_store import obstore_of
+from interop.processes import Processes
+from interop.s3_server import BUCKET, S3Server
+from ledgerfs.bucket.opening import open_bucket
+from ledgerfs.writing.copy_ledgers import copy_ledgers
+from ledgerfs.writing.imports import ArrowRows, import_rows
+from ledgerfs.writing.sources import RecordFile
+from ledgerfs.writing.write import Wanted, write_ledger
+
+_BLOCK = 64 * MIB
+_LEDGER = "public/default/persistent/orders"
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One measurement: seconds of the work itself, and the process's peak memory beyond what it had before, bytes."""
-
-    seconds: float
-    memory: int
-    peak: int
-
-
-def afresh(work: Callable[..., Callable[[], object]], *arguments: Any) -> Run:  # noqa: ANN401
-    """Call ``work`` in a new process, which prepares, and time what it returns."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(_measured, work, arguments).result()
-
-
-def _measured(work: Callable[..., Callable[[], object]], arguments: tuple[Any, ...]) -> Run:
-    run = work(*arguments)
-    before = _memory("VmRSS")
-    start = time.perf_counter()
-    run()
-    return Run(time.perf_counter() - start, _memory("VmHWM") - before, _memory("VmHWM"))
-
-
-def _memory(name: str) -> int:
-    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return int(status[name].split()[0]) << 10
-
-
-def records(megabytes: int, entry_bytes: int) -> memoryview:
-    """Return the bytes of a file of records, of random entries."""
-    record = 12 + entry_bytes
-    count = megabytes * _MIB // record
+def records(megabytes: int) -> memoryview:
+    """Return the bytes of a file of records, of random entries of 1 KiB."""
+    size = 1024
+    record = 12 + size
+    count = megabytes * MIB // record
     made = np.empty((count, record), np.uint8)
     some = np.random.default_rng(7).integers(0, 256, (min(count, 4096), record), np.uint8)
     for start in range(0, count, len(some)):
         made[start : start + len(some)] = some[: count - start]
-    made[:, :4] = np.frombuffer(np.array([entry_bytes], ">i4").tobytes(), np.uint8)
+    made[:, :4] = np.frombuffer(np.array([size], ">i4").tobytes(), np.uint8)
     made[:, 4:12] = np.arange(count, dtype=">i8").view(np.uint8).reshape(count, 8)
     return memoryview(made.reshape(-1).data).toreadonly()
 
 
-def offload_memory(url: str, options: dict[str, Any], megabytes: int, ledger_id: int) -> Callable[[], object]:
-    """Ours: write one ledger from memory."""
-    from ledgerfs.bucket.opening import open_bucket
-    from ledgerfs.writing.sources import RecordFile
-    from ledgerfs.writing.write import Wanted, write_ledger
-
-    data, bucket = records(megabytes, 1024), open_bucket(url, options)
+def write_from_memory(url: str, options: dict[str, Any], megabytes: int) -> Callable[[], int]:
+    """Write one ledger."""
+    data, bucket = records(megabytes), open_bucket(url, options)
     bucket.load_catalog()
-    write_ledger(bucket, Wanted(_TOPIC, 2 * ledger_id), RecordFile.of("warm", records(1, 1024)))
-    return lambda: write_ledger(
-        bucket, Wanted(_TOPIC, 2 * ledger_id + 1, block_size=_BLOCK), RecordFile.of("memory", data)
-    )
+    write_ledger(bucket, Wanted(_LEDGER, 1), RecordFile.of("warm", records(1)))
+
+    def work() -> int:
+        write_ledger(bucket, Wanted(_LEDGER, 2, block_size=_BLOCK), RecordFile.of("memory", data))
+        return data.nbytes
+
+    return work
 
 
-def put_raw(bucket: str, options: dict[str, Any], megabytes: int, number: int) -> Callable[[], object]:
-    """Baseline: s3fs's own upload in parts, of the same bytes, in parts of the same size."""
-    import s3fs
+def put(options: dict[str, Any], megabytes: int) -> Callable[[], int]:
+    """Put the same bytes with obstore, in parts of the same size."""
+    data, store = bytes(records(megabytes)), obstore_of(BUCKET, options)
+    obstore.put(store, "warm", b"warm")
 
-    data, fs = bytes(records(megabytes, 1024)), s3fs.S3FileSystem(**options, skip_instance_cache=True)
-    fs.pipe_file(f"{bucket}/warm-{number}", b"warm")
-    return lambda: fs.pipe_file(f"{bucket}/raw-{number}", data, chunksize=_BLOCK)
+    def work() -> int:
+        obstore.put(store, "raw", data, use_multipart=True, chunk_size=_BLOCK)
+        return len(data)
 
-
-def copy_bucket(source: str, target: str, options: dict[str, Any], check: bool) -> Callable[[], object]:
-    """Ours: offload from a folder into another bucket."""
-    from ledgerfs.bucket.opening import open_bucket
-    from ledgerfs.writing.bucket_copy import CopyOptions, CopyOutcome, copy_rows, rows_to_copy
-
-    ours, theirs = open_bucket(source), open_bucket(target, options)
-    rows = rows_to_copy(ours.catalog, None, all_copies=True)
-
-    def run() -> None:
-        done = list(copy_rows(ours, theirs, rows, CopyOptions(new_uuid=True, check=check)))
-        assert all(one.outcome is CopyOutcome.COPIED for one in done), done
-
-    return run
+    return work
 
 
-def import_file(path: str, target: str, batch: int, compression: str) -> Callable[[], object]:
-    """Ours: rows of a Parquet file as a ledger."""
-    from ledgerfs.bucket.opening import open_bucket
-    from ledgerfs.writing.imports import import_rows
+def write_messages(url: str, megabytes: int) -> Callable[[], int]:
+    """Write two ledgers of messages of 1,000 bytes, one an entry, which are 1 KiB with their metadata."""
+    messages = pa.table({"value": (events(1000) * (megabytes * 1024 // 2 // 4000 + 1))[: megabytes * 512]})
+    return lambda: sum(import_rows(url, messages, "public/default/orders", batch=1).messages for _ in range(2))
 
+
+def copy_file(source: str, target: str) -> Callable[[], int]:
+    """Copy a file as ``cp`` does."""
+    return lambda: Path(shutil.copyfile(source, target)).stat().st_size
+
+
+def offload(source: str, options: dict[str, Any], check: bool) -> Callable[[], int]:
+    """Copy the ledgers of a folder to S3."""
+    ours, theirs = open_bucket(source), open_bucket(f"s3://{BUCKET}", options)
+    size = sum(ref.length for ref in ours.catalog.refs())
+
+    def work() -> int:
+        copy_ledgers(ours, theirs, new_uuid=True, check=check).require_complete()
+        return size
+
+    return work
+
+
+def import_file(path: str, target: str, batch: int, compression: str) -> Callable[[], int]:
+    """Write the rows of a Parquet file as a ledger; the work returns their number."""
     write = partial(import_rows, open_bucket(target), batch=batch, compression=compression)
-    rows = pa.table({"key": ["k"], "value": [b"v"]})
-    warm = Path(target) / "warm.parquet"
-    pa.parquet.write_table(rows, warm)
-    write(str(warm), "public/default/warm")
-    return lambda: write(path, "public/default/rows")
+    write(ArrowRows.of(pa.table({"key": ["k"], "value": [b"v"]})), "public/default/warm")
+    rows: int = pa.parquet.read_metadata(path).num_rows
+
+    def work() -> int:
+        write(path, "public/default/rows")
+        return rows
+
+    return work
 
 
-def best(runs: list[Run]) -> Run:
-    return min(runs, key=lambda run: run.seconds)
+def rewrite_parquet(path: str, target: str) -> Callable[[], int]:
+    """Copy the rows of a Parquet file with pyarrow, not compressed."""
+
+    def work() -> int:
+        file, number = pa.parquet.ParquetFile(path), 0
+        with pa.parquet.ParquetWriter(f"{target}/copy", file.schema_arrow, compression="none") as writer:
+            for batch in file.iter_batches():
+                writer.write_batch(batch)
+                number += batch.num_rows
+        return number
+
+    return work
 
 
-def bench_s3(folder: Path, options: dict[str, Any], megabytes: int, rounds: int) -> None:
-    ours, raw = [], []
-    for number in range(rounds):
-        raw.append(afresh(put_raw, "tier", options, megabytes, number))
-        ours.append(afresh(offload_memory, "s3://tier", options, megabytes, number))
-        _empty(folder / "tier")
-    _tell("memory → S3, against s3fs in parts", megabytes, ours, raw, 0.9)
+def best_into(folder: Path, runs: int, works: dict[str, Preparation]) -> dict[str, Measurement]:
+    """Measure each in turn, each into the emptied folder; return the fastest of each."""
+    found: dict[str, Measurement] = {}
+    for _ in range(runs):
+        for name, prepare in works.items():
+            one = measured_afresh(prepare)
+            shutil.rmtree(folder)
+            folder.mkdir()
+            if name not in found or one.seconds < found[name].seconds:
+                found[name] = one
+    return found
 
 
-def bench_folder(folder: Path, megabytes: int, rounds: int) -> None:
-    target = folder / "local"
-    plain = folder / "plain"
-    ours, raw = [], []
-    plain.write_bytes(records(megabytes, 1024))
-    for number in range(rounds):
-        target.mkdir()
-        start = time.perf_counter()
-        subprocess.run(["cp", str(plain), str(target / "copy")], check=True)
-        raw.append(Run(time.perf_counter() - start, 0, 0))
-        (target / "copy").unlink()
-        ours.append(afresh(offload_memory, str(target), {}, megabytes, number))
-        shutil.rmtree(target)
-    plain.unlink()
-    _tell("memory → folder, against cp", megabytes, ours, raw, 0.7)
+@contextmanager
+def s3_server(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Serve an empty bucket in a folder; yields its folder, and the options that s3fs needs."""
+    processes = Processes(folder)
+    try:
+        server = S3Server("s3", folder / "s3", processes).start()
+        yield folder / "s3" / BUCKET, server.options
+    finally:
+        processes.stop_all()
 
 
-def bench_copy(folder: Path, options: dict[str, Any], megabytes: int, rounds: int) -> None:
+def show_s3(folder: Path, runs: int, megabytes: int, rows: Rows) -> None:
+    """Print ledgers into S3."""
     source = folder / "source"
     source.mkdir()
-    afresh(_make, str(source), megabytes)
-    for check in (False, True):
-        runs = []
-        for _ in range(rounds):
-            runs.append(afresh(copy_bucket, str(source), "s3://tier", options, check))
-            _empty(folder / "tier")
-        speed = megabytes / best(runs).seconds
-        print(
-            f"bucket → bucket (S3), 1 KiB entries{', read back' if check else ''}: {speed:.0f} MiB/s, "
-            f"{speed / _BROKER_BATCHED:.1f} times the broker's offload of batches, {speed / _BROKER_SINGLE:.0f} times that of "
-            f"single messages (goal: 3); "
-            f"memory {max(run.peak for run in runs) / _MIB:.0f} MiB in all (goal: at most 512)"
-        )
+    measured_afresh(partial(write_messages, str(source), megabytes))
+    names = {
+        "1 GiB of 1 KiB entries from memory into S3": "",
+        "bucket to bucket (folder to S3), 1 KiB entries": "copied",
+        "the same, each copy read back": "checked",
+    }
+    with s3_server(folder) as (bucket, options):
+        works: dict[str, Preparation] = {
+            "": partial(write_from_memory, f"s3://{BUCKET}", options, megabytes),
+            "copied": partial(offload, str(source), options, False),
+            "checked": partial(offload, str(source), options, True),
+            "put": partial(put, options, megabytes),
+        }
+        best = best_into(bucket, runs, works)
     shutil.rmtree(source)
+    raw = best["put"]
+    for what, name in names.items():
+        one = best[name]
+        rows.add(what, f"{one.rate / raw.rate:.2f} x obstore's put ({one.throughput}; put {raw.throughput})")
+    rows.add("memory of `offload`, whole process", f"{best['checked'].peak_memory // MIB} MiB")
 
 
-@dataclass(frozen=True, slots=True)
-class _Values:
-    """Rows in memory: values of 1,000 bytes, which are 1 KiB as entries."""
-
-    count: int
-
-    @property
-    def schema(self) -> pa.Schema:
-        return pa.schema([("value", pa.binary())])
-
-    @property
-    def rows(self) -> int:
-        return self.count
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        letters = np.random.default_rng(3).integers(97, 123, (8192, 1000), np.uint8)
-        values = pa.array([row.tobytes() for row in letters], pa.binary())
-        for start in range(0, self.count, 8192):
-            yield pa.record_batch([values.slice(0, min(8192, self.count - start))], schema=self.schema)
+def show_folder(folder: Path, runs: int, megabytes: int, rows: Rows) -> None:
+    """Print a ledger into a folder."""
+    target, plain = folder / "local", folder / "plain"
+    target.mkdir()
+    plain.write_bytes(records(megabytes))
+    works: dict[str, Preparation] = {
+        "ours": partial(write_from_memory, str(target), {}, megabytes),
+        "cp": partial(copy_file, str(plain), str(target / "copy")),
+    }
+    best = best_into(target, runs, works)
+    plain.unlink()
+    ratio = best["ours"].rate / best["cp"].rate
+    rows.add("the same ledger into a folder", f"{ratio:.2f} x a copy ({best['ours'].throughput})")
 
 
-def _make(source: str, megabytes: int) -> Callable[[], object]:
-    from ledgerfs.bucket.opening import open_bucket
-    from ledgerfs.writing.imports import import_rows
-
-    values = _Values(megabytes * 1024)
-    return lambda: import_rows(open_bucket(source), values, "public/default/orders", batch=1)
-
-
-def bench_import(folder: Path, rows: int, rounds: int) -> None:
-    path = folder / "rows.parquet"
-    make_rows(path, rows)
-    for compression, batch in (("none", 1000), ("lz4", 1000), ("zstd", 1000), ("none", 1)):
-        runs = []
-        for _ in range(rounds):
-            target = folder / "imported"
-            target.mkdir()
-            runs.append(afresh(import_file, str(path), str(target), batch, compression))
-            shutil.rmtree(target)
-        print(
-            f"import of {rows / 1e6:.0f} M rows of 100 B, {f'batches of {batch}' if batch > 1 else 'one an entry'}, {compression}: "
-            f"{rows / best(runs).seconds / 1e6:.2f} M messages/s (goal: 2); "
-            f"memory {max(run.peak for run in runs) / _MIB:.0f} MiB in all (goal: at most 512)"
-        )
+def show_import(folder: Path, runs: int, number: int, rows: Rows) -> None:
+    """Print rows of a Parquet file as messages."""
+    path, target = folder / "rows.parquet", folder / "imported"
+    target.mkdir()
+    make_rows(path, number)
+    shapes = {
+        "`import` of 10 million rows of 100 B, in batches": (1000, "none"),
+        "the same with LZ4": (1000, "lz4"),
+        "the same with ZSTD": (1000, "zstd"),
+        "the same, one message an entry": (1, "none"),
+    }
+    works: dict[str, Preparation] = {
+        what: partial(import_file, str(path), str(target), *shape) for what, shape in shapes.items()
+    }
+    best = best_into(target, runs, {**works, "Parquet": partial(rewrite_parquet, str(path), str(target))})
     path.unlink()
+    raw = best["Parquet"]
+    for what in shapes:
+        one = best[what]
+        rows.add(what, f"{one.rate / 1e6:.2f} M messages/s, {one.rate / raw.rate:.2f} x a copy by pyarrow")
+    rows.add("memory of `import`, whole process", f"{max(best[what].peak_memory for what in shapes) // MIB} MiB")
 
 
-def make_rows(path: Path, rows: int) -> None:
-    """Write a Parquet file of keys and values of 100 bytes, half of each random letters."""
-    rng = np.random.default_rng(1)
-    portion = min(rows, 1_000_000)
-    text = np.frombuffer(b'{"order":"0000","customer":"someone","amount":12.50', np.uint8)[:50]
-    keys = pa.array([f"k{i % 1000}" for i in range(portion)])
-    offsets = pa.py_buffer(np.arange(portion + 1, dtype=np.int32) * 100)
-    schema = pa.schema([("key", pa.string()), ("value", pa.binary())])
-    with pa.parquet.ParquetWriter(path, schema, use_dictionary=["key"]) as writer:
-        for _ in range(rows // portion):
-            letters = rng.integers(97, 123, (portion, 50), np.uint8)
-            values = np.concatenate([np.broadcast_to(text, (portion, 50)), letters], axis=1)
-            column = pa.Array.from_buffers(pa.binary(), portion, [None, offsets, pa.py_buffer(values.tobytes())])
-            writer.write_table(pa.table({"key": keys, "value": column}))
-
-
-def _tell(what: str, megabytes: int, ours: list[Run], raw: list[Run], goal: float) -> None:
-    mine, theirs = best(ours).seconds, best(raw).seconds
-    print(
-        f"{what}: {megabytes / mine:.0f} and {megabytes / theirs:.0f} MiB/s; ratio {theirs / mine:.2f} (goal: at least {goal}); "
-        f"memory beyond the data {max(run.memory for run in ours) / _MIB:.0f} MiB (goal: at most 512)"
-    )
-
-
-def _empty(folder: Path) -> None:
-    for path in folder.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+def make_rows(path: Path, number: int) -> None:
+    """Write a Parquet file of keys and values of 100 bytes."""
+    some = events(100) * 25
+    portion = pa.table({"key": [f"k{i % 1000}" for i in range(len(some))], "value": some})
+    with pa.parquet.ParquetWriter(path, portion.schema, use_dictionary=["key"]) as writer:
+        for start in range(0, number, len(some)):
+            writer.write_table(portion.slice(0, number - start))
 
 
 def main() -> None:
@@ -254,28 +225,16 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=1024)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--only", nargs="*", choices=["s3", "folder", "copy", "import"], default=None)
+    parser.add_argument("--only", nargs="*", choices=("s3", "folder", "import"), metavar="s3|folder|import")
     given = parser.parse_args()
-    chosen = given.only or ["s3", "folder", "copy", "import"]
-    from benchmarks.gateway import gateway
-
-    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
-    folder = Path(tempfile.mkdtemp(prefix="ledgerfs-bench-", dir=memory))
-    os.environ["LEDGERFS_CACHE_DIR"] = str(folder / "cache")
-    try:
-        (folder / "s3" / "tier").mkdir(parents=True)
-        if {"s3", "copy"} & set(chosen):
-            with gateway(folder / "s3") as options:
-                if "s3" in chosen:
-                    bench_s3(folder / "s3", options, given.megabytes, given.runs)
-                if "copy" in chosen:
-                    bench_copy(folder / "s3", options, given.megabytes, given.runs)
-        if "folder" in chosen:
-            bench_folder(folder, given.megabytes, given.runs)
-        if "import" in chosen:
-            bench_import(folder, given.rows, given.runs)
-    finally:
-        shutil.rmtree(folder)
+    with tempfile.TemporaryDirectory(prefix="ledgerfs-bench-", dir="/dev/shm") as made:
+        folder, rows = Path(made), Rows("write")
+        works = {
+            "s3": partial(show_s3, folder, given.runs, given.megabytes, rows),
+            "folder": partial(show_folder, folder, given.runs, given.megabytes, rows),
+            "import": partial(show_import, folder, given.runs, given.rows, rows),
+        }
+        chosen(given.only, rows, works)
 
 
 if __name__ == "__main__":

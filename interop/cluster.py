@@ -40,9 +40,7 @@ _PROPERTIES = [
 _QUICK = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]  # all of this is over before the best code would pay
 
 
-def java_command(
-    main: str, *arguments: str, heap: str, quiet: bool = False, classes: Path | None = None, lives_long: bool = False
-) -> list[str]:
+def java_command(main: str, *arguments: str, heap: str, quiet: bool = False, classes: Path | None = None) -> list[str]:
     """Return the command that runs a class of Pulsar's, or one of ours in ``classes``."""
     settings = machine.HERE / "conf" / ("log4j2-quiet.xml" if quiet else "log4j2.xml")
     jars = f"{machine.pulsar_folder()}/jars/*"
@@ -53,7 +51,7 @@ def java_command(
         *([f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []),
         f"-Xmx{heap}",
         "-XX:MaxDirectMemorySize=1g",
-        *([] if lives_long else _QUICK),
+        *_QUICK,
         *_OPENS,
         *_PROPERTIES,
         f"-Dlog4j2.configurationFile={settings}",
@@ -75,8 +73,6 @@ class Cluster:
         bookie with its own address by default.
     settings
         {"broker", "bookie", "zookeeper": settings besides those in ``conf/``}.
-    lives_long
-        Whether brokers and bookies are compiled as well as Java can, for measurements.
 
     """
 
@@ -84,7 +80,6 @@ class Cluster:
     processes: Processes
     bookie_ids: Sequence[str] = ()
     settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-    lives_long: bool = False
     _ports: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -130,7 +125,6 @@ class Cluster:
             "org.apache.pulsar.PulsarBrokerStarter",
             *("--broker-conf", settings),
             heap="1500m",
-            lives_long=self.lives_long,
         )
         # One region only: with its list of all of them the offloader asks Amazon itself where the bucket is.
         command[1:1] = [
@@ -230,9 +224,7 @@ class Cluster:
         }
         settings = self._settings("bookie", place | folders | named, name)
         heap = "768m" if self.bookies == 1 else "384m"
-        command = java_command(
-            "org.apache.bookkeeper.server.Main", "--conf", settings, heap=heap, lives_long=self.lives_long
-        )
+        command = java_command("org.apache.bookkeeper.server.Main", "--conf", settings, heap=heap)
         self.processes.launch(name, command, {})
 
     def _settings(self, kind: str, of_this_run: dict[str, object], name: str | None = None) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.measuring import goals_of
 from ledgerfs import errors
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import open_bucket
@@ -64,3 +65,11 @@ def test_the_page_of_python_tells_of_nothing_that_is_not_there(subject: str, cls
     names = set(re.findall(rf"`{subject}\.(\w+)", text))
     assert len(names) > 4
     assert [name for name in names if not hasattr(cls, name)] == []
+
+
+@pytest.mark.parametrize("benchmark", ["cold_start", "read", "decode", "write", "spark"])
+def test_a_benchmark_prints_the_rows_of_the_performance_page(benchmark: str) -> None:
+    source, rows = (ROOT / "benchmarks" / f"{benchmark}.py").read_text(), goals_of(benchmark)
+    assert rows
+    assert [row for row in rows if f'"{row}"' not in source] == []
+    assert f"-m benchmarks.{benchmark}\n" in (ROOT / "Makefile").read_text()

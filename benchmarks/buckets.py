@@ -1,7 +1,7 @@
-"""The buckets that reads are measured on, in a folder that the slow store serves.
+"""The buckets of the read benchmark, in a folder that the slow store serves.
 
-All messages are valid to a scan, CRC32C and all, but only some thousand of them are made: a record's id stands outside of what its
-checksum covers, so the same entries serve for each stretch of a ledger.
+A scan accepts all messages, with their CRC32C, but only some thousand of them are made: a record's id is not part of the checksum, so the
+same entries serve for each part of a ledger.
 """
 
 import os
@@ -13,36 +13,34 @@ from itertools import cycle, islice
 from multiprocessing import get_context
 from pathlib import Path
 
-from benchmarks.decode import entries
+from benchmarks.messages import entries
 from benchmarks.slow_store import SlowStore
 from ledgerfs.formats.pulsar_blob.block import BLOCK_HEADER_BYTES
 from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
 from tests.support.ledgers import NAME, offload
 
-BLOCK = 64 << 20
 LEDGER_ID = 7
 WARM_TOPIC = "persistent://public/default/warm"
-"""A topic of a few messages in each bucket: reading it first compiles, imports and connects all there is to."""
+"""A topic of a few messages in each bucket; reading it first compiles, imports and connects."""
 
 COLD_COPIES = 30
+SMALL_MESSAGES = 100
+"""Of each ledger in bucket ``small``."""
+
+_BLOCK = 64 << 20
 _MESSAGE = 1024
 _POOL = 4096
-_WARM_LEDGER_ID = 1
+_WARM_LEDGER_ID = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class LargeLedger:
-    """The one large ledger of bucket ``large``."""
+    """The large ledger of bucket ``large``."""
 
     key: str
     size: int
     entries: int
     records_size: int
-
-    @property
-    def object_path(self) -> str:
-        """The data object, as s3fs knows it."""
-        return f"large/{self.key}"
 
     @property
     def tree_path(self) -> str:
@@ -56,15 +54,17 @@ class LargeLedger:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """All that a measurement needs to know.
+class Buckets:
+    """The buckets of a store.
 
     Attributes
     ----------
     topic_bytes, topic_entries
         Bytes and number of all entries of the topic in bucket ``topic``.
+    small_keys
+        Objects of the topic in bucket ``small``: a data object and an index for each ledger.
     cold
-        Names of buckets which are all the large one, but which nobody can know to be the same: one for each cold read.
+        Buckets with the contents of ``large``, of which no cache has anything: one for each cold read.
 
     """
 
@@ -72,49 +72,45 @@ class Site:
     large: LargeLedger
     topic_bytes: int
     topic_entries: int
+    small_keys: list[str]
     cold: tuple[str, ...]
 
 
-def make_site(folder: Path, store: SlowStore, large_size: int, ledgers: int, ledger_size: int) -> Site:
-    """Write all buckets, in another process, which takes the memory that this needs with it."""
+def make_buckets(folder: Path, store: SlowStore, size: int, small_ledgers: int) -> Buckets:
+    """Write a ledger of ``size`` bytes, 8 that have as much together, and small ones; in another process, which frees its memory."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(_make_site, folder, store, large_size, ledgers, ledger_size).result()
+        return pool.submit(_make_buckets, folder, store, size, small_ledgers).result()
 
 
-def bytes_needed(large_size: int, ledgers: int, ledger_size: int) -> int:
-    """Return the disk space that the buckets take, and a little more."""
-    return (large_size + ledgers * ledger_size) * 21 // 20
-
-
-def _make_site(folder: Path, store: SlowStore, large_size: int, ledgers: int, ledger_size: int) -> Site:
+def _make_buckets(folder: Path, store: SlowStore, size: int, small_ledgers: int) -> Buckets:
     pool = list(islice(entries(_MESSAGE, batched=False), _POOL))
-    large = _fill(pool, large_size)
+    large = _fill(pool, size)
     key = _put(folder / "large", large, LEDGER_ID)
     cold = tuple(f"cold-{i:02}" for i in range(COLD_COPIES))
     for name in cold:
         (folder / name).symlink_to("large", target_is_directory=True)
-    topic = _fill(pool, ledger_size)
-    for i in range(ledgers):
+    topic = _fill(pool, size // 8)
+    for i in range(8):
         _put(folder / "topic", topic, LEDGER_ID + i)
-    for bucket in ("large", "topic"):
+    few = list(islice(entries(100, batched=False), SMALL_MESSAGES))
+    for i in range(small_ledgers):
+        _put(folder / "small", few, LEDGER_ID + i)
+    small_keys = sorted(path.name for path in (folder / "small").iterdir())
+    for bucket in ("large", "topic", "small"):
         _put(folder / bucket, pool[:16], _WARM_LEDGER_ID, "public/default/persistent/warm")
-    size = (folder / "large" / key).stat().st_size
+    # Else the page cache would be written out during the measurements.
+    os.sync()
     records = sum(map(len, large)) + RECORD_HEADER_BYTES * len(large)
-    return Site(
-        store,
-        LargeLedger(key, size, len(large), records),
-        ledgers * sum(map(len, topic)),
-        ledgers * len(topic),
-        cold,
-    )
+    ledger = LargeLedger(key, (folder / "large" / key).stat().st_size, len(large), records)
+    return Buckets(store, ledger, 8 * sum(map(len, topic)), 8 * len(topic), small_keys, cold)
 
 
 def _fill(pool: list[bytes], size: int) -> list[bytes]:
     """Return entries whose data object has just less than ``size`` bytes."""
 
     def fitting() -> Iterator[bytes]:
-        # A block more than there will be: what is left of each block is padding.
-        left = size - BLOCK_HEADER_BYTES * (size // BLOCK + 1) - (size // BLOCK) * 2 * _MESSAGE
+        # A block more than there will be: the rest of each block is padding.
+        left = size - BLOCK_HEADER_BYTES * (size // _BLOCK + 1) - (size // _BLOCK) * 2 * _MESSAGE
         for entry in cycle(pool):
             left -= RECORD_HEADER_BYTES + len(entry)
             if left < 0:
@@ -125,12 +121,9 @@ def _fill(pool: list[bytes], size: int) -> list[bytes]:
 
 
 def _put(bucket: Path, made: list[bytes], ledger_id: int, name: str = NAME) -> str:
-    """Write one ledger, to the disk and not only into its cache, which would empty itself during the measurements."""
-    offloaded = offload(made, ledger_id, block_size=BLOCK, uuid=ledger_id, name=name)
+    """Write one ledger; return the key of its data object."""
+    offloaded = offload(made, ledger_id, block_size=_BLOCK, uuid=ledger_id, name=name)
     bucket.mkdir(exist_ok=True)
     for key, data in offloaded.objects.items():
-        with (bucket / key).open("wb") as out:
-            out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
+        (bucket / key).write_bytes(data)
     return next(iter(offloaded.objects))
