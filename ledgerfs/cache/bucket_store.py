@@ -1,10 +1,10 @@
 """The store that a bucket is read through: with a cache if reads are slow, and with a notice when objects change."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ledgerfs.cache.block_cache import BlockCache, process_cache
 from ledgerfs.cache.disk_files import DiskFiles
@@ -15,9 +15,6 @@ from ledgerfs.storage.descriptors import write_all
 from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.objects import ObjectHead, ObjectStat, Pending, ReadRequest
 from ledgerfs.storage.traffic import Traffic
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 
 class BucketStore:
@@ -107,7 +104,7 @@ class BucketStore:
         if not (self.store.is_remote and request.version):
             return _WatchedRead(self, self.store.start(request))
 
-        def fetch(start: int, end: int) -> "Future[Buffer]":
+        def fetch(start: int, end: int) -> Future[Buffer]:
             return (self._disk or self.store).start(replace(request, start=start, end=end))
 
         name = self._name(request.key, request.version)
@@ -130,6 +127,18 @@ class BucketStore:
             if isinstance(outcome, bytes):
                 self.traffic.count(bytes_used=len(outcome))
             yield outcome
+
+    def keep(self, request: ReadRequest, data: bytes) -> None:
+        """Cache the bytes of a request that was read by `read_many`, if others would be."""
+        if not (self.store.is_remote and request.version):
+            return
+
+        def fetched(start: int, end: int) -> Future[Buffer]:
+            done: Future[Buffer] = Future()
+            done.set_result(data[start - request.start : end - request.start])
+            return done
+
+        self._cache.begin(self._name(request.key, request.version), request.start, request.end, fetched).cancel()
 
     def forget(self, stat: ObjectStat) -> None:
         """Drop the kept ranges of an object."""

@@ -105,6 +105,10 @@ class KeepingStore(ObjectStore, Protocol):
         """The folder for what is kept on disk, as the user named it; None for the usual one."""
         ...
 
+    def keep(self, request: ReadRequest, data: bytes) -> None:
+        """Cache the bytes of a request that was read by `read_many`."""
+        ...
+
     def forget(self, stat: ObjectStat) -> None:
         """Drop the cached bytes of an object, in which damage was found: the next read asks the store itself."""
         ...

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from ledgerfs.layouts.pulsar_blob.checks.ledger_checks import PulsarLedgerCheck
 
 _CHUNK = 32768
+_MOST_KEPT = 16384
+"""New indexes of a listing that are cached: of more, most ledgers are not read soon."""
 
 
 class PulsarBlob:
@@ -141,8 +143,11 @@ class PulsarBlob:
             keys = keys_of(listed)
             requests = list(_index_requests(keys, listed))
             outcomes = map(digests.checked, requests, self._store.read_many(requests))
-            for i, (key, outcome) in enumerate(zip(keys, outcomes, strict=True), low + 1):
+            for i, (key, request, outcome) in enumerate(zip(keys, requests, outcomes, strict=True), low + 1):
                 rows.take(key, outcome)
+                if unseen.size <= _MOST_KEPT and isinstance(outcome, bytes):
+                    # Its ledger is likely to be read next.
+                    self._store.keep(request, outcome)
                 if progress is not None and (i % 256 == 0 or i == unseen.size):
                     progress("reading indexes", i, unseen.size)
         return rows.tables()
