@@ -25,7 +25,7 @@ from ledgerfs_cluster.cli.end_signals import at_end_signals
     "--keep", type=click.IntRange(min=1), default=720, show_default=True, metavar="NUMBER",
     help="With --to: how many dumps of this cluster stay, the newest ones.",
 )  # fmt: skip
-@target_option
+@target_option("the bucket of --to")
 @access_options
 @json_option
 @click.pass_context
