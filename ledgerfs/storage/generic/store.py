@@ -8,13 +8,13 @@ time-out is up to the filesystem.
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fsspec import AbstractFileSystem
 from fsspec.asyn import AsyncFileSystem
 
 from ledgerfs.errors import AccessDeniedError, BucketNotFoundError, LedgerfsError, ObjectNotFoundError, StoreError
-from ledgerfs.storage.concurrent_reads import read_in_threads
 from ledgerfs.storage.credentials import without_credentials
 from ledgerfs.storage.descriptors import write_all
 from ledgerfs.storage.failures import replaced, short_body, short_object, status_of, translate
@@ -24,7 +24,8 @@ from ledgerfs.storage.generic.obstore_client import CloudClient, cloud_client
 from ledgerfs.storage.generic.writes import FsspecWrites
 from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.storage.obstore_gets import UnexplainedError, is_usable
-from ledgerfs.storage.reading_threads import FILESYSTEM_THREADS, read_at_once
+from ledgerfs.storage.ordered_map import ordered_map
+from ledgerfs.storage.reading_threads import FILESYSTEM_THREADS, outcome_of, read_at_once
 from ledgerfs.storage.retries import Tries, retry
 from ledgerfs.storage.sent_requests import Asked, Sent
 from ledgerfs.storage.traffic import Traffic
@@ -39,6 +40,7 @@ _log = logging.getLogger("ledgerfs.store")
 Result = TypeVar("Result")
 
 _WITHOUT_FOLDERS = (("gcsfs.core", "GCSFileSystem"), ("adlfs.spec", "AzureBlobFileSystem"))
+_THREADS = 16
 _METADATA_KEYS = ("metadata", "Metadata")
 
 
@@ -134,9 +136,8 @@ class FsspecStore:
 
     def read_many(self, requests: Iterable[ReadRequest]) -> Iterator[bytes | LedgerfsError]:
         """Read in threads, even with asynchronous filesystems, since some of them wrap a synchronous one."""
-        if self._in_memory:
-            return (self._outcome(request) for request in requests)
-        return read_in_threads(self.read, requests)
+        outcome = partial(outcome_of, self.read)
+        return map(outcome, requests) if self._in_memory else ordered_map(outcome, requests, _THREADS, "ledgerfs-read")
 
     def _sized(self, info: Mapping[str, Any]) -> ObjectStat:
         """Return the listed object; if the listing has no sizes (HTTP), with a request for the object itself."""
@@ -148,12 +149,6 @@ class FsspecStore:
                 "this store does not tell the sizes of objects, which reading needs", key=str(info["name"])
             )
         return stat_of_info({**info, **single, "name": info["name"]})
-
-    def _outcome(self, request: ReadRequest) -> bytes | LedgerfsError:
-        try:
-            return self.read(request)
-        except LedgerfsError as error:
-            return error
 
     def _ask(self, asked: Asked, exchange: Callable[[Sent], Result]) -> Result:
         """Make one request, with the retries of `retries`; all errors are ours."""
