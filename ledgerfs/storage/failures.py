@@ -149,7 +149,7 @@ def translate(error: BaseException, key: str, offset: int | None = None) -> Ledg
         return error
     names = names_of(error)
     text = without_credentials(" ".join(str(error).split())) or type(error).__name__
-    if answer_of(error).get("Error", {}).get("Code") in {"PreconditionFailed", "412"}:
+    if code_of(error) in {"PreconditionFailed", "412"}:
         return replaced(key, offset)
     if isinstance(error, TypeError):
         return UnusableUrlError(f"the storage does not take these options: {text}", key=key)

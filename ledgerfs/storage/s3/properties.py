@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from ledgerfs.errors import AccessDeniedError, LedgerfsError, ObjectNotFoundError, StoreError, UnsupportedWriteError
-from ledgerfs.storage.failures import answer_of, status_of
+from ledgerfs.storage.failures import code_of, status_of
 from ledgerfs.storage.s3.requests import S3Requests
 from ledgerfs.storage.sent_requests import Asked
 
@@ -97,7 +97,7 @@ def _tags_of(store: S3Requests, key: str) -> tuple[tuple[str, str], ...]:
         raise
     except (AccessDeniedError, StoreError) as error:
         cause = error.__cause__ or error
-        if status_of(cause) == 501 or answer_of(cause).get("Error", {}).get("Code") in _UNKNOWN_TO_STORE:
+        if status_of(cause) == 501 or code_of(cause) in _UNKNOWN_TO_STORE:
             return ()  # a store without tags
         kind: type[LedgerfsError] = type(error)
         reason = f"user metadata cannot be changed without a loss: its tags cannot be read (s3:GetObjectTagging): {error.reason}"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ledgerfs.errors import LedgerfsError, ObjectExistsError, ObjectNotFoundError, StoreError
-from ledgerfs.storage.failures import answer_of, status_of
+from ledgerfs.storage.failures import code_of, status_of
 from ledgerfs.storage.objects import ObjectHead, ReadRequest
 from ledgerfs.storage.sent_requests import Asked
 
@@ -88,4 +88,4 @@ def etag_of_parts(etags: list[str]) -> str | None:
 def is_unknown_condition(error: LedgerfsError) -> bool:
     """Whether a store refused a request because it does not support the condition in it."""
     cause = error.__cause__ or error
-    return status_of(cause) == 501 or answer_of(cause).get("Error", {}).get("Code") in _UNKNOWN_CONDITION
+    return status_of(cause) == 501 or code_of(cause) in _UNKNOWN_CONDITION

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ledgerfs.errors import BucketNotFoundError, LedgerfsError, ObjectExistsError, ObjectNotFoundError, StoreError
-from ledgerfs.storage.failures import answer_of, replaced, uncertain
+from ledgerfs.storage.failures import code_of, replaced, uncertain
 from ledgerfs.storage.listed_pages import stalled_listing
 from ledgerfs.storage.object_writes import UnfinishedUpload
 from ledgerfs.storage.objects import ObjectStat, ReadRequest
@@ -72,7 +72,7 @@ class S3Writes:
         try:
             self._store.request(Asked("DELETE", key), "delete_object", Key=key)
         except ObjectNotFoundError as error:
-            if answer_of(error.__cause__ or error).get("Error", {}).get("Code") == "NoSuchBucket":
+            if code_of(error.__cause__ or error) == "NoSuchBucket":
                 raise BucketNotFoundError("no such bucket", key=key) from error
 
     def set_metadata(self, stat: ObjectStat, metadata: Mapping[str, str]) -> None:
