@@ -23,6 +23,7 @@ from ledgerfs.errors import (
     WrongBodyError,
 )
 from ledgerfs.storage.credentials import without_credentials
+from ledgerfs.storage.objects import ObjectStat, ReadRequest
 
 _NO_CREDENTIALS = frozenset(
     {
@@ -94,6 +95,15 @@ def short_body(key: str, start: int, wanted: int, got: int) -> WrongBodyError:
 def short_object(key: str, start: int, size: int) -> StoreError:
     """Return the error for bytes beyond the end of an object of ``size`` bytes; a retry would not help."""
     return StoreError(f"the object ends before what was asked for: it has {size} bytes", key=key, offset=start)
+
+
+def wrong_length(request: ReadRequest, now: ObjectStat, got: int) -> LedgerfsError:
+    """Return the error for a body of ``got`` bytes, by the object as it is now: it may have been replaced, or be too short."""
+    if request.version and now.version != request.version:
+        return replaced(request.key, request.start)
+    if got < request.end - request.start and now.size < request.end:
+        return short_object(request.key, request.start, now.size)
+    return short_body(request.key, request.start, request.end - request.start, got)
 
 
 def replaced(key: str, start: int | None = None) -> StaleObjectError:

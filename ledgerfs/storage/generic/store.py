@@ -17,7 +17,7 @@ from fsspec.asyn import AsyncFileSystem
 from ledgerfs.errors import AccessDeniedError, BucketNotFoundError, LedgerfsError, ObjectNotFoundError, StoreError
 from ledgerfs.storage.credentials import without_credentials
 from ledgerfs.storage.descriptors import write_all
-from ledgerfs.storage.failures import replaced, short_body, short_object, status_of, translate
+from ledgerfs.storage.failures import replaced, status_of, translate, wrong_length
 from ledgerfs.storage.fsspec_handle import FsspecHandle
 from ledgerfs.storage.generic.info import seconds_of, stat_of_info
 from ledgerfs.storage.generic.obstore_client import CloudClient, cloud_client
@@ -248,16 +248,11 @@ class FsspecStore:
         return data
 
     def _wrong_length(self, request: ReadRequest, got: int) -> LedgerfsError:
-        """Return the error for a body of the wrong length; the object may have been replaced."""
+        """Return the error for a body of the wrong length."""
         try:
-            stat = self.head(request.key).stat
+            return wrong_length(request, self.head(request.key).stat, got)
         except LedgerfsError as error:
             return error
-        if request.version and stat.version != request.version:
-            return replaced(request.key, request.start)
-        if got < request.end - request.start and stat.size < request.end:
-            return short_object(request.key, request.start, stat.size)
-        return short_body(request.key, request.start, request.end - request.start, got)
 
     def _path(self, key: str) -> str:
         return f"{self._root}/{key}"

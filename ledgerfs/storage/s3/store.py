@@ -16,7 +16,7 @@ from ledgerfs.formats.buffers import Buffer
 from ledgerfs.storage.concurrent_reads import read_in_loop
 from ledgerfs.storage.credentials import without_credentials
 from ledgerfs.storage.descriptors import write_all
-from ledgerfs.storage.failures import replaced, short_body, short_object, status_of, translate
+from ledgerfs.storage.failures import status_of, translate, wrong_length
 from ledgerfs.storage.fsspec_handle import FsspecHandle
 from ledgerfs.storage.idle_timeout import Silence, bounded
 from ledgerfs.storage.listed_pages import ListedPage, PagePosition, each_key_once
@@ -261,16 +261,11 @@ class S3Store:
             body.close()
 
     async def _out_of_range(self, request: ReadRequest) -> LedgerfsError:
-        """Return the error for a range beyond the end of the object, which may have been replaced."""
+        """Return the error for a range beyond the end of the object."""
         try:
-            stat = (await self._head(request.key)).stat
+            return wrong_length(request, (await self._head(request.key)).stat, 0)
         except LedgerfsError as error:
             return error
-        if request.version and stat.version != request.version:
-            return replaced(request.key, request.start)
-        if stat.size < request.end:
-            return short_object(request.key, request.start, stat.size)
-        return short_body(request.key, request.start, request.end - request.start, 0)
 
     async def _ask(
         self, asked: Asked, exchange: Exchange[Result], is_wanted: Callable[[], bool] = lambda: True
