@@ -147,18 +147,15 @@ def _schemas(bucket: "Bucket", topics: "list[TopicInfo]", damaged: "dict[str, Le
     """Return what each topic has, and put into ``damaged`` whose schemas cannot be read."""
     # These import numpy and numba, which a list of topics does not need.
     from ledgerfs.bucket.known_schemas import KnownSchemas
-    from ledgerfs.errors import CorruptObjectError, InvalidNameError
-    from ledgerfs.formats.topic_names import schema_owner
+    from ledgerfs.errors import CorruptObjectError
+    from ledgerfs.formats.topic_names import schema_topic
     from ledgerfs.verification.unsaved_schemas import newest_named, unsaved_versions
 
     saved = KnownSchemas(bucket).all_versions(damaged.__setitem__)
     found = {}
     with progress() as update:
         for done, topic in enumerate(topics, 1):
-            try:
-                owner = schema_owner(topic.managed_ledger or "").topic
-            except InvalidNameError:
-                owner = ""
+            owner = schema_topic(topic.managed_ledger) or ""
             known = saved.get(owner, ())
             try:
                 named = newest_named(bucket.readers_of(topic.managed_ledger, bucket.catalog))
