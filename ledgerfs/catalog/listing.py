@@ -51,7 +51,7 @@ def list_bucket(
     ]
     ledgers = np.concatenate([np.empty(0, LEDGER), *(one.ledgers for one in found)])
     remains = {layout.number: one.remains for layout, one in zip(layouts, found, strict=True)}
-    catalog = Catalog.of(names.texts, ledgers, remains, others, places.texts)
+    catalog = Catalog.of([*names], ledgers, remains, others, [*places])
     catalog = replace(catalog, unlisted=survey.unlisted(), closed=survey.closed(), archived=frozenset(survey.archived))
     for layout in layouts:
         catalog = layout.completed(catalog)
