@@ -19,10 +19,11 @@ from ledgerfs.formats.ledger_metadata import LedgerMetadata
 from ledgerfs.formats.pulsar_blob.index import OffloadIndex, parse_index
 from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
 from ledgerfs.layouts.described import describe_metadata, describe_object, describe_ref
-from ledgerfs.layouts.object_stream import ObjectLedgerReader, leads_to, replaced
+from ledgerfs.layouts.object_stream import ObjectLedgerReader, leads_to
 from ledgerfs.layouts.pulsar_blob.block_map import BlockMap, PaddingProof, block_ends
 from ledgerfs.layouts.pulsar_blob.entries_file import EntriesFile
 from ledgerfs.layouts.pulsar_blob.entry_places import NEAR, Anchor, EntryPlaces
+from ledgerfs.storage.failures import replaced
 from ledgerfs.storage.object_store import KeepingStore
 from ledgerfs.storage.objects import ObjectHead, ReadRequest
 from ledgerfs.storage.single_flight import SingleFlight
