@@ -53,7 +53,7 @@ PART = 1 << 20
 
 
 class StandIn:
-    """`S3Requests` that keeps what it is sent, and answers parts when it is told to."""
+    """An `S3Store` that keeps what it is sent, and answers parts when it is told to."""
 
     def __init__(self) -> None:
         self.open = threading.Event()
