@@ -153,12 +153,9 @@ class Admission:
         """
         if claim in self._looked_at:
             return
-        if self._taken is None:
-            known = self.bucket.listed_catalog
-            if known is None or _refusal(TakenIds(known), claim) is None:
-                self._require_first(claim)
-                return
-        refusal = _refusal(self.taken, claim)
+        known = self.bucket.listed_catalog
+        is_free = self._taken is None and (known is None or _refusal(TakenIds(known), claim) is None)
+        refusal = None if is_free else _refusal(self.taken, claim)
         if refusal is not None:
             raise refusal
         self._require_first(claim)
