@@ -40,7 +40,7 @@ _KEPT = 8 << 20
 
 _FOR_OTHER_ROOMS = frozenset(
     {"batches_of", "block_map", "data", "expect", "index_request", "is_mapped", "object_ranges", "places", "plan"}
-    | {"read_records", "request", "require_range", "store"}
+    | {"request", "require_range", "store"}
 )  # fmt: skip
 """Names that are not part of the public API."""
 
@@ -158,15 +158,11 @@ class PulsarLedgerReader(ObjectLedgerReader):
         """Return the opened ``.entries`` file; costs no request."""
         return EntriesFile(self)
 
-    def read_records(self, start: int, end: int) -> bytes:
-        """Return bytes ``start`` to ``end`` of the ``.entries`` file, without checking the records.
+    def object_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the ranges of the data object that are bytes ``start`` to ``end`` of the ``.entries`` file.
 
         Raises `EntryRangeError` outside the file, and `CorruptLedgerError` if index and data object contradict each other.
         """
-        return self.records().read_ranges([(start, end)])[0]
-
-    def object_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Return the ranges of the data object that are bytes ``start`` to ``end`` of the ``.entries`` file; raises as `read_records`."""
         if not 0 <= start <= end <= self.records_size:
             raise EntryRangeError(
                 f"bytes {start} to {end} asked for; the file has {self.records_size}", key=self.data.key
