@@ -233,7 +233,7 @@ def _rows_of(
     """Open rows; also returns their columns that messages do not have. No export changes files until they are read."""
     with ExitStack() as stack:
         if isinstance(source, str | os.PathLike):
-            files = stack.enter_context(_files_at_rest(os.fspath(source)))
+            files = _files_at_rest(os.fspath(source), stack)
             source = files.open(None if schema is None else encoder_of(schema).type)
         if isinstance(source, Scan):
             # As an `ArrowStream` its errors would become texts.
@@ -246,16 +246,14 @@ def _rows_of(
             yield MessageRows(source.schema, source.batches(), source.rows), ignored
 
 
-@contextmanager
-def _files_at_rest(path: str) -> Iterator[FoundFiles]:
-    """Find files of rows that no export changes until they are read."""
+def _files_at_rest(path: str, stack: ExitStack) -> FoundFiles:
+    """Find files of rows that no export changes until ``stack`` ends."""
     kept: frozenset[Path] = frozenset()
-    with ExitStack() as stack:
+    files = find_rows(path)
+    while files.folders - kept:
+        for folder in sorted(files.folders - kept):
+            stack.enter_context(at_rest(folder))
+        kept |= files.folders
+        # An export may have ended between the listing and the lock.
         files = find_rows(path)
-        while files.folders - kept:
-            for folder in sorted(files.folders - kept):
-                stack.enter_context(at_rest(folder))
-            kept |= files.folders
-            # An export may have ended between the listing and the lock.
-            files = find_rows(path)
-        yield files
+    return files
