@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ledgerfs.cli.output import human_size, say
+from ledgerfs.cli.output import say
+from ledgerfs.display import human_size
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
