@@ -170,7 +170,7 @@ class FoundLedgers:
     def catalog(self, number: int, ledgers_path: str) -> Catalog:
         """Return the catalog, of a layout by its number, with what is lacking as gaps."""
         remains = {number: self.remains()}
-        catalog = Catalog.of(self.names.texts, self.table(), remains, places=("", ledgers_path))
+        catalog = Catalog.of([*self.names], self.table(), remains, places=("", ledgers_path))
         gaps = [
             (0, 0, one.ledger_id, one.name, 1, number, one.kind, one.is_beside, -1, -1, 0, 0)
             for one in remains_in(catalog, number).lacking

@@ -1,6 +1,6 @@
 """Findings: the result of a verification."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
@@ -46,15 +46,7 @@ class Finding:
 
     def as_json(self) -> dict[str, Any]:
         """Return the finding as values that JSON knows."""
-        return {
-            "severity": self.severity.value,
-            "kind": self.kind,
-            "message": self.message,
-            "key": self.key,
-            "offset": self.offset,
-            "ledger_id": self.ledger_id,
-            "topic": self.topic,
-        }
+        return {**asdict(self), "severity": self.severity.value}
 
 
 @dataclass(frozen=True, slots=True)

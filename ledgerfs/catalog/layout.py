@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
@@ -23,19 +23,12 @@ OpenLedger = Callable[[LedgerRef], LedgerReader]
 """Returns the reader of a row of the catalog."""
 
 
-@dataclass(slots=True)
-class Names:
-    """Texts of a catalog that is being made (managed ledgers, or places), each once, in the order they came."""
-
-    texts: list[Any] = field(default_factory=list)
-    _rows: dict[Any, int] = field(default_factory=dict)
+class Names(dict[Any, int]):
+    """{text of a catalog that is being made: its row}, in the order they came; the texts are managed ledgers, or places."""
 
     def row_of(self, text: str | None) -> int:
         """Return the row of a text, which is added if it is new."""
-        row = self._rows.setdefault(text, len(self.texts))
-        if row == len(self.texts):
-            self.texts.append(text)
-        return row
+        return self.setdefault(text, len(self))
 
 
 class Listing(Protocol):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ledgerfs.display import printable
 from ledgerfs.errors import CorruptLedgerError
@@ -10,6 +10,9 @@ from ledgerfs.formats.origin import Origin
 from ledgerfs.formats.record_header import records_size
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.storage.objects import ObjectStat
+
+if TYPE_CHECKING:
+    from ledgerfs.formats.ledger_metadata import LedgerMetadata
 
 
 class CatalogState(IntEnum):
@@ -21,25 +24,6 @@ class CatalogState(IntEnum):
     """They contradict each other: entries are missing or unreadable."""
     LOST = 2
     """The bucket shows that there was such a ledger, but its bytes are gone."""
-
-
-class Claims(Protocol):
-    """What two copies of one ledger are compared by: a row of a catalog has it, and so has BookKeeper's metadata."""
-
-    @property
-    def last_entry(self) -> int:
-        """Id of the last entry."""
-        ...
-
-    @property
-    def length(self) -> int:
-        """Bytes of all entries."""
-        ...
-
-    @property
-    def created_ms(self) -> int | None:
-        """Creation of the ledger, ms since 1970 UTC, or None."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +134,7 @@ class LedgerRef:
                 return stat
         raise CorruptLedgerError(f"the ledger has no {role} object", key=self.key)
 
-    def agrees_with(self, other: Claims) -> bool:
+    def agrees_with(self, other: "LedgerRef | LedgerMetadata") -> bool:
         """Whether two copies of one ledger claim the same entries and bytes, and the same creation if both have it."""
         created = {self.created_ms, other.created_ms} - {None}
         return (self.last_entry, self.length) == (other.last_entry, other.length) and len(created) <= 1

@@ -51,7 +51,7 @@ def list_bucket(
     ]
     ledgers = np.concatenate([np.empty(0, LEDGER), *(one.ledgers for one in found)])
     remains = {layout.number: one.remains for layout, one in zip(layouts, found, strict=True)}
-    catalog = Catalog.of(names.texts, ledgers, remains, others, places.texts)
+    catalog = Catalog.of([*names], ledgers, remains, others, [*places])
     catalog = replace(catalog, unlisted=survey.unlisted(), closed=survey.closed(), archived=frozenset(survey.archived))
     for layout in layouts:
         catalog = layout.completed(catalog)
@@ -176,17 +176,7 @@ def _contradictions(catalog: Catalog) -> Table:
     is_other = ~agree(ledgers[copies], ledgers[read])
     hidden = ledgers[copies[is_other]]
     gaps = np.zeros(hidden.size, GAP)
-    for column in (
-        "uuid_high",
-        "uuid_low",
-        "ledger_id",
-        "name",
-        "place",
-        "layout",
-        "last_entry",
-        "length",
-        "created_ms",
-    ):
+    for column in set(GAP.names or ()) & set(LEDGER.names or ()):
         gaps[column] = hidden[column]
     gaps["kind"], gaps["is_beside"], gaps["modified_ms"] = GapKind.CONTRADICTED, True, hidden["changed_ms"]
     return gaps

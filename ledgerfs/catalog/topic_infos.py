@@ -82,18 +82,14 @@ class TopicInfos(list[TopicInfo]):
         return html_table(f"{self._caption}: {len(self):,} topics", heads, rows)
 
 
-def topic_infos(
-    names: Sequence[str | None], ledgers: Table, missing: Table | None = None, empty: Iterable[int] = ()
-) -> list[TopicInfo]:
+def topic_infos(names: Sequence[str | None], ledgers: Table, missing: Table, empty: Iterable[int]) -> list[TopicInfo]:
     """Sum up each topic, sorted by managed-ledger name; ``empty`` are names without an entry.
 
     ``ledgers`` are rows of `ledgerfs.catalog.catalog.LEDGER`, of which ``copy`` 0 counts; ``missing`` are rows of
     `ledgerfs.catalog.missing_ledgers.GAP`, both sorted by ``name``, a row of ``names``.
     """
-    gaps: dict[int, int] = {}
-    if missing is not None:
-        rows, counts = np.unique(missing["name"], return_counts=True)
-        gaps = dict(zip(rows.tolist(), counts.tolist(), strict=True))
+    rows, counts = np.unique(missing["name"], return_counts=True)
+    gaps: dict[int, int] = dict(zip(rows.tolist(), counts.tolist(), strict=True))
     found = {row: (0, 0, 0, _NEVER, 0) for row in (*gaps, *empty) if row >= 0} | _sums(ledgers)
     return [
         TopicInfo(

@@ -9,9 +9,9 @@ from ledgerfs.cli.commands import command
 from ledgerfs.cli.group import EXIT_STORAGE
 from ledgerfs.cli.notices import announce_compiling, notice, say_left_out
 from ledgerfs.cli.options import bucket_argument, json_option
-from ledgerfs.cli.output import human_size, print_json, progress, say, show, table
+from ledgerfs.cli.output import print_json, progress, say, show, table
 from ledgerfs.cli.scan_options import scan_options
-from ledgerfs.display import printable
+from ledgerfs.display import human_size, printable
 from ledgerfs.errors import (
     AccessDeniedError,
     CorruptObjectError,

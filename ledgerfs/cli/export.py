@@ -10,9 +10,10 @@ import click
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.notices import announce_compiling, say_left_out
 from ledgerfs.cli.options import bucket_argument
-from ledgerfs.cli.output import human_size, progress, say
+from ledgerfs.cli.output import progress, say
 from ledgerfs.cli.parameter_types import LocalPath
 from ledgerfs.cli.scan_options import scan_options
+from ledgerfs.display import human_size
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket

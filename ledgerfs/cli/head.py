@@ -1,20 +1,13 @@
 """``ledgerfs head``: the first messages of a topic."""
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ledgerfs.cli.commands import command
-from ledgerfs.cli.head_following import (
-    UNUSABLE,
-    followed,
-    say_unusable,
-    show_following,
-    shown_by_default,
-    start_of,
-    without_values,
-)
+from ledgerfs.cli.head_following import show_following, start_of, with_usable_schema
 from ledgerfs.cli.message_text import message_lines
 from ledgerfs.cli.notices import announce_compiling, say_left_out
 from ledgerfs.cli.options import bucket_argument
@@ -28,8 +21,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ledgerfs.bucket.bucket import Bucket
-    from ledgerfs.bucket.topic import Topic
-    from ledgerfs.scan.scan import Scan
 
 _OF_EVERY_MESSAGE = ("ledger_id", "entry_id", "batch_index", "publish_time")
 _SHOWN = ("event_time", "key", "key_bytes", "ordering_key", "properties", "value")
@@ -108,33 +99,21 @@ def head(
         else:
             _print_text(batches, _with_fields(shown, names or (), schema.names), width=width)
 
+    opened = bucket.topic(topic)
     if follow:
-        following, is_usable = followed(bucket.topic(topic), names, scan, start)
+        following, is_usable = with_usable_schema(partial(opened.follow, names, start=start), opened.name, scan)
         is_damaged = show_following(following, lambda batches: write(batches, following.schema))
     else:
         # This imports pyarrow and numba, which --help does not need.
         from ledgerfs.scan.report import ScanReport
 
         report = ScanReport()
-        found, is_usable = _first_rows(bucket.topic(topic), names, {**scan, "order": order, "limit": messages})
+        given = {**scan, "order": order, "limit": messages}
+        found, is_usable = with_usable_schema(partial(opened.scan, names), opened.name, given)
         write(found.batches(report), found.schema)
         is_damaged = say_left_out(report)
     if is_damaged or not is_usable:
         context.exit(1)
-
-
-def _first_rows(topic: "Topic", columns: tuple[str, ...] | None, given: dict[str, Any]) -> "tuple[Scan, bool]":
-    """Return the rows to show, and whether the schema could be used.
-
-    Values are typed if nothing else is asked for and a schema is known.
-    """
-    try:
-        return topic.scan(columns, **shown_by_default(given)), True
-    except UNUSABLE as error:
-        if "values" in given:
-            raise
-        say_unusable(topic.name, error)
-        return topic.scan(columns, **without_values(given)), False
 
 
 def _with_fields(shown: tuple[str, ...], asked: tuple[str, ...], names: list[str]) -> tuple[str, ...]:

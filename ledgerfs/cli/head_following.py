@@ -5,7 +5,7 @@ import select
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -23,10 +23,11 @@ from ledgerfs.scan.options import OF_VALUES
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ledgerfs.bucket.topic import Topic
     from ledgerfs.scan.following import Following
 
-UNUSABLE = (AccessDeniedError, CorruptSchemaFileError, InvalidSchemaError, UnsupportedFormatError)
+Rows = TypeVar("Rows")
+
+_UNUSABLE = (AccessDeniedError, CorruptSchemaFileError, InvalidSchemaError, UnsupportedFormatError)
 """Errors of a saved schema that cannot be used: values are then shown as bytes."""
 
 _NOT_WITH_FOLLOW = {
@@ -58,33 +59,20 @@ def _is_given(context: click.Context, name: str) -> bool:
     return context.get_parameter_source(name) is not ParameterSource.DEFAULT
 
 
-def followed(
-    topic: "Topic", columns: tuple[str, ...] | None, given: dict[str, Any], start: str
-) -> "tuple[Following, bool]":
-    """Return the rows to come, and whether the topic's schema could be used; values are typed if that is known and nothing else asked."""
+def with_usable_schema(rows: Callable[..., Rows], topic: str, given: Mapping[str, Any]) -> tuple[Rows, bool]:
+    """Return what ``rows`` makes of options of a scan, and whether the topic's schema could be used.
+
+    Values are shown as their schemas have them, unless something else is asked for; if a schema cannot be used, as bytes.
+    """
+    shown = {} if given.get("values") == "bytes" else {"values": "auto", "on_undecodable": "null"}
     try:
-        return topic.follow(columns, start=start, **shown_by_default(given)), True
-    except UNUSABLE as error:
+        return rows(**{**shown, **given}), True
+    except _UNUSABLE as error:
         if "values" in given:
             raise
-        say_unusable(topic.name, error)
-        return topic.follow(columns, start=start, **without_values(given)), False
-
-
-def shown_by_default(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of a scan that shows values as its schemas have them, unless something else is asked for."""
-    return dict(given) if given.get("values") == "bytes" else {"values": "auto", "on_undecodable": "null", **given}
-
-
-def without_values(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of the same scan with values as bytes."""
-    return {name: value for name, value in given.items() if name not in OF_VALUES}
-
-
-def say_unusable(topic: str, error: Exception) -> None:
-    """Say that a topic's schema cannot be used."""
-    reason = error.reason if isinstance(error, InvalidSchemaError) else error
-    say(f"{topic}: values are shown as they are, its schema cannot be used: {reason}")
+        reason = error.reason if isinstance(error, InvalidSchemaError) else error
+        say(f"{topic}: values are shown as they are, its schema cannot be used: {reason}")
+        return rows(**{name: value for name, value in given.items() if name not in OF_VALUES}), False
 
 
 def show_following(following: "Following", write: "Callable[[Iterable[pa.RecordBatch]], None]") -> bool:

@@ -7,8 +7,9 @@ import click
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.notices import announce_compiling
 from ledgerfs.cli.options import CODECS, bucket_argument
-from ledgerfs.cli.output import human_size, print_json, progress, say
+from ledgerfs.cli.output import print_json, progress, say
 from ledgerfs.cli.parameter_types import LocalPath, Size
+from ledgerfs.display import human_size
 from ledgerfs.errors import InvalidOptionError
 
 if TYPE_CHECKING:

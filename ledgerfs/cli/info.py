@@ -6,8 +6,8 @@ import click
 
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import bucket_argument, json_option
-from ledgerfs.cli.output import human_size, print_json, progress, show, table
-from ledgerfs.display import printable
+from ledgerfs.cli.output import print_json, progress, show, table
+from ledgerfs.display import human_size, printable
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ledgerfs.cli.output import human_size
-from ledgerfs.display import printable
+from ledgerfs.display import human_size, printable
 
 _INDENT = "  "
 

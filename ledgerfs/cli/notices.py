@@ -1,19 +1,15 @@
 """Notices on standard error: what a listing does not show, what a scan left out, why the first start is slow."""
 
 import sys
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ledgerfs.cli.output import say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ledgerfs.bucket.bucket import Bucket
     from ledgerfs.catalog.catalog import Catalog
-    from ledgerfs.catalog.missing_ledgers import MissingLedger
-    from ledgerfs.messages.decode.chunks import Incomplete
-    from ledgerfs.messages.decode.entries import Skipped
-    from ledgerfs.messages.decode.undecodable import Undecodable
+    from ledgerfs.export.export import ExportReport
+    from ledgerfs.scan.report import ScanReport
 
 _MOST_LINES = 10
 
@@ -43,37 +39,8 @@ def notice(bucket: "Bucket", catalog: "Catalog") -> None:
         say(f"{bucket.url}: also {found}; `ledgerfs verify` names them")
 
 
-class LeavesOut(Protocol):
-    """What a scan and an export have left out."""
-
-    @property
-    def topic(self) -> str:
-        """Name of the topic."""
-        ...
-
-    @property
-    def skipped(self) -> "Sequence[Skipped]":
-        """Damaged entries."""
-        ...
-
-    @property
-    def incomplete(self) -> "Sequence[Incomplete]":
-        """Chunked messages of which chunks are missing."""
-        ...
-
-    @property
-    def missing(self) -> "Sequence[MissingLedger]":
-        """Missing ledgers."""
-        ...
-
-    @property
-    def undecodable(self) -> "Sequence[Undecodable]":
-        """Values and times that could not be decoded."""
-        ...
-
-
-def say_left_out(scan: LeavesOut) -> bool:
-    """Say on standard error what a scan left out, a line for each of the first places; return whether there was damage.
+def say_left_out(scan: "ScanReport | ExportReport") -> bool:
+    """Say on standard error what a scan or an export left out, a line for each of the first places; return whether there was damage.
 
     That are also values and times that could not be decoded, whether they are null or their messages left out.
     """

@@ -9,9 +9,9 @@ import click
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.group import EXIT_STORAGE
 from ledgerfs.cli.options import CODECS, disks_argument, target_argument
-from ledgerfs.cli.output import human_size, print_json, progress, say
+from ledgerfs.cli.output import print_json, progress, say
 from ledgerfs.cli.parameter_types import Size
-from ledgerfs.display import printable
+from ledgerfs.display import human_size, printable
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket

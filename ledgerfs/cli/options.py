@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -35,7 +36,7 @@ def disks_argument(command: Command) -> Command:
 def metadata_option(command: Command) -> Command:
     """Add the option --metadata, which is a storage option of disks of bookies."""
     option = click.option(
-        "--metadata", metavar="URL|FILE", is_eager=True, expose_value=False, callback=_metadata,
+        "--metadata", metavar="URL|FILE", is_eager=True, expose_value=False, callback=_keep("metadata"),
         help="If BUCKET is a bookie's disk: of which cluster, pulsar+zk://… or a file that `ledgerfs cluster dump` wrote.",
     )  # fmt: skip
     return option(command)
@@ -49,44 +50,32 @@ def optional_bucket_argument(command: Command) -> Command:
 
 def opened_here(context: click.Context, url: str) -> "Bucket":
     """Return the bucket or cluster of a URL that the command got as another argument, opened with the options -o and --layout."""
+    layout = context.meta.get("ledgerfs.layout", AUTO)
     on_unreadable = context.meta.get("ledgerfs.on_unreadable", "raise")
-    bucket = _opened(url, storage_options_of(context), layout_of(context), on_unreadable)
+    bucket = _opened(url, storage_options_of(context), layout, on_unreadable)
     say_stats_at_end(context, bucket)
     return bucket
 
 
 def layout_option(command: Command) -> Command:
-    """Add the options --layout, whose value `layout_of` returns, and --on-unreadable."""
+    """Add the options --layout and --on-unreadable, with which `opened_here` opens."""
     option = click.option(
-        "--layout", type=click.Choice([AUTO, *OF_BUCKETS]), default=AUTO, is_eager=True, expose_value=False, callback=_layout,
+        "--layout", type=click.Choice([AUTO, *OF_BUCKETS]), default=AUTO, is_eager=True, expose_value=False, callback=_keep("layout"),
         help="How ledgers lie in BUCKET; all layouts are read if not given.", show_default=True,
     )  # fmt: skip
     refused = click.option(
         "--on-unreadable", type=click.Choice(["raise", "skip"]), default="raise", is_eager=True, expose_value=False,
-        callback=_on_unreadable, show_default=True,
+        callback=_keep("on_unreadable"), show_default=True,
         help="What the store refuses (denied, archived) is an error; skip reads the rest, exit code 1.",
     )  # fmt: skip
     return option(refused(command))
 
 
-def layout_of(context: click.Context) -> str:
-    """Return the value of --layout."""
-    return str(context.meta.get("ledgerfs.layout", AUTO))
-
-
-def _on_unreadable(context: click.Context, _: click.Parameter, value: str) -> None:
-    context.meta["ledgerfs.on_unreadable"] = value
-
-
-def _layout(context: click.Context, _: click.Parameter, value: str) -> None:
-    context.meta["ledgerfs.layout"] = value
-
-
 def storage_option(command: Command) -> Command:
     """Add the option -o, whose values `storage_options_of` returns."""
     option = click.option(
-        "-o", "--option", "storage_options", multiple=True, metavar="KEY=VALUE", callback=_storage_options,
-        is_eager=True, expose_value=False,
+        "-o", "--option", "storage_options", multiple=True, metavar="KEY=VALUE", is_eager=True, expose_value=False,
+        callback=_keep("storage_options", parsed_options),
         help="Option of the storage's filesystem, such as endpoint_url=http://host:9000 or anon=true; may be repeated.",
     )  # fmt: skip
     return option(command)
@@ -101,20 +90,15 @@ def storage_options_of(context: click.Context) -> dict[str, Any]:
 
 def target_argument(command: Command) -> Command:
     """Add the argument TARGET and the option -O; the command gets an opened `Bucket` as ``target``."""
-    return click.argument("target", metavar="TARGET", callback=_open_target)(_target_option(command, "TARGET"))
+    return click.argument("target", metavar="TARGET", callback=_open_target)(target_option("TARGET")(command))
 
 
-def target_option(command: Command) -> Command:
-    """Add the option -O of a command whose target is the bucket of --to; `target_options_of` returns its values."""
-    return _target_option(command, "the bucket of --to")
-
-
-def _target_option(command: Command, of: str) -> Command:
-    option = click.option(
+def target_option(of: str) -> Callable[[Command], Command]:
+    """Return what adds the option -O of a target, which ``of`` names in its help; `target_options_of` returns its values."""
+    return click.option(
         "-O", "--target-option", "target_options", multiple=True, metavar="KEY=VALUE", is_eager=True, expose_value=False,
-        help=f"As -o, for {of}.", callback=_target_options,
+        help=f"As -o, for {of}.", callback=_keep("target_options", parsed_options),
     )  # fmt: skip
-    return option(command)
 
 
 def target_options_of(context: click.Context) -> dict[str, Any]:
@@ -126,12 +110,15 @@ def target_options_of(context: click.Context) -> dict[str, Any]:
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON: exact bytes, times in ISO 8601 UTC.")
 
 
-def _storage_options(context: click.Context, _: click.Parameter, values: tuple[str, ...]) -> None:
-    context.meta["ledgerfs.storage_options"] = parsed_options(values)
+def _keep(
+    name: str, parse: Callable[[Any], Any] = lambda value: value
+) -> Callable[[click.Context, click.Parameter, Any], None]:
+    """Return the callback of an option whose value is kept in the context, for the callbacks of arguments."""
 
+    def keep(context: click.Context, _: click.Parameter, value: Any) -> None:  # noqa: ANN401  (click's)
+        context.meta[f"ledgerfs.{name}"] = parse(value)
 
-def _target_options(context: click.Context, _: click.Parameter, values: tuple[str, ...]) -> None:
-    context.meta["ledgerfs.target_options"] = parsed_options(values)
+    return keep
 
 
 def parsed_options(values: tuple[str, ...]) -> dict[str, Any]:
@@ -161,7 +148,7 @@ def _value(text: str) -> Any:  # noqa: ANN401  (whatever JSON knows)
 
 
 def _open_target(context: click.Context, _: click.Parameter, url: str) -> "Bucket | None":
-    return None if context.resilient_parsing else _opened(url, context.meta.get("ledgerfs.target_options"))
+    return None if context.resilient_parsing else _opened(url, target_options_of(context))
 
 
 def _open(context: click.Context, _: click.Parameter, url: str | None) -> "Bucket | None":
@@ -186,12 +173,8 @@ def _open_disks(context: click.Context, param: click.Parameter, urls: tuple[str,
     return opened_here(context, url)
 
 
-def _metadata(context: click.Context, _: click.Parameter, value: str | None) -> None:
-    context.meta["ledgerfs.metadata"] = value
-
-
 def _opened(
-    url: str, storage_options: dict[str, Any] | None, layout: str = AUTO, on_unreadable: "OnUnreadable" = "raise"
+    url: str, storage_options: dict[str, Any], layout: str = AUTO, on_unreadable: "OnUnreadable" = "raise"
 ) -> "Bucket":
     # This imports numpy and fsspec, which help, completion and wrong usage do not need.
     from ledgerfs.bucket.opening import open_bucket

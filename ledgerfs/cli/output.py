@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ledgerfs.catalog.time_arguments import iso_time
-from ledgerfs.display import human_size, printable
+from ledgerfs.display import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,18 +17,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ledgerfs.catalog.layout import Progress as OnProgress
-
-__all__ = [
-    "Saying",
-    "human_size",
-    "minute",
-    "print_json",
-    "progress",
-    "say",
-    "show",
-    "table",
-    "terminal_width",
-]
 
 # rich is imported where it draws something: `ledgerfs cat` into a pipe starts without it.
 # A pipe has no width; a table that is cut off there would lose data.

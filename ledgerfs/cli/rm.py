@@ -6,8 +6,8 @@ import click
 
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import bucket_argument
-from ledgerfs.cli.output import human_size, progress, say
-from ledgerfs.display import printable
+from ledgerfs.cli.output import progress, say
+from ledgerfs.display import human_size, printable
 from ledgerfs.errors import IsADirectoryPathError
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from ledgerfs.cli.commands import command
 from ledgerfs.cli.group import EXIT_STORAGE
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import disks_argument, json_option
-from ledgerfs.cli.output import human_size, minute, print_json, progress, say, show, table
-from ledgerfs.display import printable
+from ledgerfs.cli.output import minute, print_json, progress, say, show, table
+from ledgerfs.display import human_size, printable
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
@@ -147,18 +147,15 @@ def _schemas(bucket: "Bucket", topics: "list[TopicInfo]", damaged: "dict[str, Le
     """Return what each topic has, and put into ``damaged`` whose schemas cannot be read."""
     # These import numpy and numba, which a list of topics does not need.
     from ledgerfs.bucket.known_schemas import KnownSchemas
-    from ledgerfs.errors import CorruptObjectError, InvalidNameError
-    from ledgerfs.formats.topic_names import schema_owner
+    from ledgerfs.errors import CorruptObjectError
+    from ledgerfs.formats.topic_names import schema_topic
     from ledgerfs.verification.unsaved_schemas import newest_named, unsaved_versions
 
     saved = KnownSchemas(bucket).all_versions(damaged.__setitem__)
     found = {}
     with progress() as update:
         for done, topic in enumerate(topics, 1):
-            try:
-                owner = schema_owner(topic.managed_ledger or "").topic
-            except InvalidNameError:
-                owner = ""
+            owner = schema_topic(topic.managed_ledger) or ""
             known = saved.get(owner, ())
             try:
                 named = newest_named(bucket.readers_of(topic.managed_ledger, bucket.catalog))

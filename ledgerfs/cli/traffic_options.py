@@ -3,11 +3,13 @@
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ledgerfs.cli.output import human_size, say
+from ledgerfs.cli.output import say
+from ledgerfs.display import human_size
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
@@ -21,22 +23,9 @@ _STATS_WANTED = "ledgerfs.stats_wanted"
 
 def traffic_options(command: Command) -> Command:
     """Add the two options; neither is an argument of the command."""
-    stats = click.option(
-        "--stats",
-        is_flag=True,
-        expose_value=False,
-        is_eager=True,
-        callback=_want_stats,
-        help="At the end, say on standard error what was asked of the store.",
-    )
-    trace = click.option(
-        "--trace",
-        is_flag=True,
-        expose_value=False,
-        is_eager=True,
-        callback=_trace,
-        help="Print each request to the store, as it is done, on standard error.",
-    )
+    flag = partial(click.option, is_flag=True, expose_value=False, is_eager=True)
+    stats = flag("--stats", callback=_want_stats, help="At the end, say on standard error what was asked of the store.")
+    trace = flag("--trace", callback=_trace, help="Print each request to the store, as it is done, on standard error.")
     return stats(trace(command))
 
 

@@ -9,8 +9,8 @@ from ledgerfs.cli.commands import command
 from ledgerfs.cli.group import conclude
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import disks_argument, json_option
-from ledgerfs.cli.output import human_size, print_json, progress
-from ledgerfs.display import printable
+from ledgerfs.cli.output import print_json, progress
+from ledgerfs.display import human_size, printable
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket

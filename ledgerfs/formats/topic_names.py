@@ -181,6 +181,14 @@ def schema_owner(topic: str) -> ManagedLedgerName:
     return parsed
 
 
+def schema_topic(managed_ledger: str | None) -> str | None:
+    """Return the topic that has the schemas of a managed ledger's messages (`schema_owner`); None for one that cannot have any."""
+    try:
+        return schema_owner(managed_ledger or "").topic
+    except InvalidNameError:
+        return None
+
+
 def _visible(component: str) -> str:
     """Escape the two names that every file system reserves."""
     return component.replace(".", "%2E") if component in {".", ".."} else component

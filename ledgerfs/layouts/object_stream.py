@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 from ledgerfs.cache.object_window import Parts, open_parts
 from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.catalog.reader import LedgerReader, OnDamage, Span, Stream
-from ledgerfs.errors import EntryRangeError, LedgerfsError, StaleObjectError
+from ledgerfs.errors import EntryRangeError, LedgerfsError
 from ledgerfs.storage.object_store import KeepingStore
 from ledgerfs.storage.objects import ObjectStat, ReadRequest
 
@@ -101,11 +101,6 @@ def leads_to(parts: Parts, key: str, offset: int) -> bool:
     """Whether the next part is of this object, and begins at or before the offset."""
     part = parts.peek()
     return part is not None and part.key == key and part.start <= offset
-
-
-def replaced(key: str) -> StaleObjectError:
-    """Return the error for an object that is another one now than when it was listed."""
-    return StaleObjectError("the object was replaced; open it again", key=key)
 
 
 def _plan(readers: Sequence[ObjectLedgerReader], spans: Sequence[Span]) -> Iterator[ReadRequest]:

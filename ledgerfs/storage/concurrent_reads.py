@@ -1,4 +1,4 @@
-"""Several reads under way at a time, their results in order, with no more in memory than a window holds."""
+"""Several reads under way in an event loop, their results in order, with no more in memory than two windows hold."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.buffers import Buffer
 from ledgerfs.storage.objects import ReadRequest
-from ledgerfs.storage.ordered_map import ordered_map
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -17,7 +16,6 @@ Outcome = bytes | LedgerfsError
 _LOOP_CONCURRENCY = 48
 _LOOP_WINDOW = 512
 _LOOP_WINDOW_BYTES = 16 << 20
-_THREADS = 16
 
 
 def read_in_loop(
@@ -39,18 +37,6 @@ def read_in_loop(
                     future.cancel()
             raise
         window = following
-
-
-def read_in_threads(read: Callable[[ReadRequest], bytes], requests: Iterable[ReadRequest]) -> Iterator[Outcome]:
-    """Run ``read`` for each request in a few threads, each of which has a filesystem of its own."""
-    return ordered_map(lambda request: _outcome(read, request), requests, _THREADS, "ledgerfs-read")
-
-
-def _outcome(read: Callable[[ReadRequest], bytes], request: ReadRequest) -> Outcome:
-    try:
-        return read(request)
-    except LedgerfsError as error:
-        return error
 
 
 def _start_window(

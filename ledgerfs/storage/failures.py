@@ -23,6 +23,7 @@ from ledgerfs.errors import (
     WrongBodyError,
 )
 from ledgerfs.storage.credentials import without_credentials
+from ledgerfs.storage.objects import ObjectStat, ReadRequest
 
 _NO_CREDENTIALS = frozenset(
     {
@@ -96,6 +97,15 @@ def short_object(key: str, start: int, size: int) -> StoreError:
     return StoreError(f"the object ends before what was asked for: it has {size} bytes", key=key, offset=start)
 
 
+def wrong_length(request: ReadRequest, now: ObjectStat, got: int) -> LedgerfsError:
+    """Return the error for a body of ``got`` bytes, by the object as it is now: it may have been replaced, or be too short."""
+    if request.version and now.version != request.version:
+        return replaced(request.key, request.start)
+    if got < request.end - request.start and now.size < request.end:
+        return short_object(request.key, request.start, now.size)
+    return short_body(request.key, request.start, request.end - request.start, got)
+
+
 def replaced(key: str, start: int | None = None) -> StaleObjectError:
     """Return the error for an object of another version than the requested one."""
     return StaleObjectError("the object was replaced; open it again", key=key, offset=start)
@@ -149,7 +159,7 @@ def translate(error: BaseException, key: str, offset: int | None = None) -> Ledg
         return error
     names = names_of(error)
     text = without_credentials(" ".join(str(error).split())) or type(error).__name__
-    if answer_of(error).get("Error", {}).get("Code") in {"PreconditionFailed", "412"}:
+    if code_of(error) in {"PreconditionFailed", "412"}:
         return replaced(key, offset)
     if isinstance(error, TypeError):
         return UnusableUrlError(f"the storage does not take these options: {text}", key=key)

@@ -52,6 +52,14 @@ def read_at_once(read: Read, request: ReadRequest) -> "Future[Buffer]":
     return future
 
 
+def outcome_of(read: Callable[[ReadRequest], bytes], request: ReadRequest) -> bytes | LedgerfsError:
+    """Return the bytes of a request, or its error."""
+    try:
+        return read(request)
+    except LedgerfsError as error:
+        return error
+
+
 FOLDER_THREADS = ReadingThreads(2, "ledgerfs-folder")
 """More threads do not make a page cache faster; one alone would let a cold disk wait between two reads."""
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from ledgerfs.errors import LedgerfsError, StoreTimeoutError, WrongBodyError
-from ledgerfs.storage.failures import BROKEN_BODY, BUSY, TIMEOUT, UNREACHABLE, answer_of, names_of, status_of
+from ledgerfs.storage.failures import BROKEN_BODY, BUSY, TIMEOUT, UNREACHABLE, answer_of, code_of, names_of, status_of
 
 Result = TypeVar("Result")
 OnRetry = Callable[[Exception, int, float, float], None]
@@ -157,7 +157,7 @@ def is_transient(error: BaseException) -> bool:
         return isinstance(error, WrongBodyError | StoreTimeoutError)
     if isinstance(error, FileNotFoundError | PermissionError):
         return False
-    if status_of(error) in _TRANSIENT_STATUS or _code_of(error) in _TRANSIENT_CODES:
+    if status_of(error) in _TRANSIENT_STATUS or code_of(error) in _TRANSIENT_CODES:
         return True
     if isinstance(error, ConnectionError | TimeoutError):
         return True
@@ -174,10 +174,6 @@ def _is_unconnected(error: BaseException) -> bool:
     return isinstance(error, ConnectionRefusedError) or bool(
         names & {"ClientConnectorError", "gaierror", "ConnectTimeoutError"}
     )
-
-
-def _code_of(error: BaseException) -> str:
-    return str(answer_of(error).get("Error", {}).get("Code", ""))
 
 
 def _retry_after(error: BaseException) -> float:

@@ -10,10 +10,10 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.known_schemas import KnownSchemas
 from ledgerfs.catalog.findings import Finding, Severity
 from ledgerfs.catalog.reader import LedgerReader
-from ledgerfs.errors import InvalidNameError, LedgerfsError, StoreUnreachableError
+from ledgerfs.errors import LedgerfsError, StoreUnreachableError
 from ledgerfs.formats.schemas.schema_info import ANY_VERSION, SchemaVersion
 from ledgerfs.formats.schemas.schema_versions import TopicSchemas
-from ledgerfs.formats.topic_names import schema_owner
+from ledgerfs.formats.topic_names import schema_topic
 from ledgerfs.messages.decode.named_versions import named_versions
 from ledgerfs.storage.failures import is_refusal
 from ledgerfs.storage.ordered_map import ordered_map
@@ -32,13 +32,9 @@ class UnsavedSchemas:
 
     def add(self, managed_ledger: str | None, versions: AbstractSet[int]) -> None:
         """Add what a ledger names; one of unknown topic has no schema that could be saved."""
-        if not versions:
-            return
-        try:
-            topic = schema_owner(managed_ledger or "").topic
-        except InvalidNameError:
-            return
-        self._named.setdefault(topic, set()).update(versions)
+        topic = schema_topic(managed_ledger)
+        if versions and topic is not None:
+            self._named.setdefault(topic, set()).update(versions)
 
     def remarks(self) -> list[Finding]:
         """Return remarks: one about all topics together, and one for each place where it is not known; raises `StoreUnreachableError`."""

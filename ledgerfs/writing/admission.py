@@ -20,7 +20,7 @@ from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.layouts.pulsar_blob.ledger_group import publish_all, take_back
 from ledgerfs.layouts.pulsar_blob.writer import UnindexedLedger, WrittenLedger
 from ledgerfs.storage.object_store import RawStore
-from ledgerfs.writing.claims import Claim, IfExists, TakenIds, refused, standing_error
+from ledgerfs.writing.claims import Claim, IfExists, TakenIds, standing_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +153,9 @@ class Admission:
         """
         if claim in self._looked_at:
             return
-        if self._taken is None:
-            known = self.bucket.listed_catalog
-            if known is None or _refusal(TakenIds(known), claim) is None:
-                self._require_first(claim)
-                return
-        refusal = _refusal(self.taken, claim)
+        known = self.bucket.listed_catalog
+        is_free = self._taken is None and (known is None or _refusal(TakenIds(known), claim) is None)
+        refusal = None if is_free else _refusal(self.taken, claim)
         if refusal is not None:
             raise refusal
         self._require_first(claim)
@@ -242,8 +239,7 @@ def together(bucket: Bucket) -> Iterator[Admission]:
 
 def _refusal(taken: TakenIds, claim: Claim) -> LedgerfsError | None:
     """Return why a ledger may not be written beside those of a listing; None if it may be."""
-    conflict = taken.conflict(claim)
-    return _hiding(taken.catalog, claim, ()) or (None if conflict is None else refused(claim, conflict))
+    return _hiding(taken.catalog, claim, ()) or taken.refusal(claim)
 
 
 def _taken_back(error: LedgerExistsError | InvalidNameError) -> LedgerfsError:

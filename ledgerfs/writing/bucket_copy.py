@@ -40,7 +40,7 @@ from ledgerfs.layouts.pulsar_blob.new_ledger import NewLedger, new_key, require_
 from ledgerfs.layouts.pulsar_blob.writer import WrittenLedger
 from ledgerfs.storage.ordered_map import ordered_map
 from ledgerfs.writing.admission import Expected, confirm, is_current
-from ledgerfs.writing.claims import Claim, IfExists, TakenIds, refused
+from ledgerfs.writing.claims import Claim, IfExists, TakenIds
 from ledgerfs.writing.deletion import remove_ledger
 from ledgerfs.writing.sources import OffloadedLedger
 from ledgerfs.writing.write import (
@@ -356,9 +356,9 @@ class _Copy:
             one = next((one for one in found if is_any or one.ledger_id == claim.ledger_id), None)
             if one is not None and is_current(self.target.raw_store, one):
                 return one
-        conflict = self.there.conflict(claim)
-        if conflict is not None:
-            raise refused(claim, conflict)
+        refusal = self.there.refusal(claim)
+        if refusal is not None:
+            raise refusal
         return None
 
     def _found(self, claim: Claim, uuid: str | None) -> LedgerRef | None:
@@ -369,9 +369,9 @@ class _Copy:
             if claim.if_exists is IfExists.FAIL or not is_same:
                 what = "this ledger" if is_same else "another ledger of this name, or half of this one"
                 raise LedgerExistsError(f"the target has {what} already", key=named.key)
-        conflict = self.there.conflict(claim)
-        if conflict is not None:
-            raise refused(claim, conflict)
+        refusal = self.there.refusal(claim)
+        if refusal is not None:
+            raise refusal
         same = [named] if named is not None else []
         if claim.if_exists is IfExists.SKIP and named is None:
             same = [one for one in self.there.same(claim) if one.uuid not in claim.friends]

@@ -113,28 +113,6 @@ class Claim:
         return is_open or (found.is_sound and self.agrees_with(found))
 
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
-    """A ledger that keeps another one out.
-
-    Attributes
-    ----------
-    what
-        Its description in words.
-    is_double
-        Whether it has another id, and the same messages.
-    is_misplaced
-        Whether it has another id, and the two would be read in another order than those that they are of (`same_messages`).
-
-    """
-
-    key: str
-    what: str
-    is_of_other_topic: bool = False
-    is_double: bool = False
-    is_misplaced: bool = False
-
-
 class TakenIds:
     """The taken ledger ids of one listing of a bucket."""
 
@@ -176,42 +154,31 @@ class TakenIds:
             return None
         return out_of_order(self.catalog, claim.managed_ledger, claim.ledger_id, root.ledger_id)
 
-    def conflict(self, claim: Claim, uuid: str | None = None) -> Conflict | None:
-        """Return the conflict that keeps a ledger out, None without one; the ledger of ``uuid`` is its own."""
-        return next(self._conflicts(claim, claim.friends | {uuid}), None)
+    def refusal(self, claim: Claim, uuid: str | None = None) -> LedgerExistsError | None:
+        """Return the error for an id that is taken, or for messages that the bucket has under another id; None if there is no conflict.
 
-    def _conflicts(self, claim: Claim, friends: frozenset[str | None]) -> Iterator[Conflict]:
+        The ledger of ``uuid`` is the claim's own.
+        """
+        return next(self._refusals(claim, claim.friends | {uuid}), None)
+
+    def _refusals(self, claim: Claim, friends: frozenset[str | None]) -> Iterator[LedgerExistsError]:
         for ref in self.refs_of(claim.ledger_id):
             if ref.uuid not in friends and claim.is_in_conflict(ref):
-                is_of_other_topic = ref.managed_ledger != claim.managed_ledger
-                is_told = not is_of_other_topic and claim.if_exists is not IfExists.FAIL
-                yield Conflict(ref.key, f"of {ref.topic}{_difference(ref) if is_told else ''}", is_of_other_topic)
+                is_of_topic = ref.managed_ledger == claim.managed_ledger
+                is_told = is_of_topic and claim.if_exists is not IfExists.FAIL
+                what = f"of {ref.topic}{_difference(ref) if is_told else ''}"
+                yield _taken(claim, ref.key, what, may_be_copied=is_of_topic)
         for _, uuid, key, error in self._unreadable.get(claim.ledger_id, ()):
             # An index that is damaged for good is no conflict; one that cannot be read now may be of any ledger.
             is_meant = claim.if_exists is IfExists.FAIL or isinstance(error, AccessDeniedError | StoreError)
             if not claim.is_kept and uuid not in friends and is_meant:
-                yield Conflict(key, "whose index cannot be read")
+                yield _taken(claim, key, "whose index cannot be read", may_be_copied=True)
         for ref in self._doubles(claim):
             if ref.ledger_id not in claim.twins:
-                yield Conflict(ref.key, f"in ledger {ref.ledger_id} of {ref.topic}", is_double=True)
+                yield _doubled(claim, ref)
         other = self._misplaced(claim)
         if other is not None:
-            yield Conflict(other.key, f"ledger {other.ledger_id}, made of {other.root.ledger_id}", is_misplaced=True)
-
-
-def refused(claim: Claim, conflict: Conflict) -> LedgerExistsError:
-    """Return the error for an id that is taken, or for messages that the bucket has under another id."""
-    if conflict.is_double:
-        return LedgerExistsError(f"{_doubled(claim, conflict)}; remove that one first", key=conflict.key)
-    if conflict.is_misplaced:
-        return LedgerExistsError(_misread(claim, conflict), key=conflict.key)
-    is_for_copies = claim.if_exists is IfExists.FAIL and not conflict.is_of_other_topic
-    advice = ", or ask for a further copy of the same ledger (if_exists='new-copy')" if is_for_copies else ""
-    return LedgerExistsError(
-        f"the bucket has ledger {claim.ledger_id} already, {conflict.what}; ids are unique in a cluster, and nothing is written over: "
-        f"remove it first{advice}",
-        key=conflict.key,
-    )
+            yield _misread(claim, other)
 
 
 def standing_error(taken: TakenIds, claim: Claim, uuid: str) -> LedgerfsError | None:
@@ -220,8 +187,7 @@ def standing_error(taken: TakenIds, claim: Claim, uuid: str) -> LedgerfsError | 
     if ref is None or not claim.is_same(ref):
         reason = "the ledger was there, and another writer has removed or replaced it since; write it again"
         return StaleObjectError(reason, key=f"{uuid}-ledger-{claim.ledger_id}")
-    conflict = taken.conflict(claim, uuid)
-    return _contradiction(taken.catalog, claim, ref) if conflict is None else refused(claim, conflict)
+    return taken.refusal(claim, uuid) or _contradiction(taken.catalog, claim, ref)
 
 
 def _contradiction(catalog: Catalog, claim: Claim, ref: LedgerRef) -> LedgerExistsError | None:
@@ -238,17 +204,37 @@ def _contradiction(catalog: Catalog, claim: Claim, ref: LedgerRef) -> LedgerExis
     return LedgerExistsError(reason, key=ref.key)
 
 
-def _doubled(claim: Claim, conflict: Conflict) -> str:
-    named = claim.ledger_id if claim.root is None else claim.root.ledger_id
-    return f"the bucket has the messages of ledger {named} already, {conflict.what}: they would be there twice"
-
-
-def _misread(claim: Claim, conflict: Conflict) -> str:
-    named = claim.ledger_id if claim.root is None else claim.root.ledger_id
-    return (
-        f"the bucket has {conflict.what}: under the id {claim.ledger_id}, ledger {named} would be read on the wrong side of it, which "
-        "tears transactions and chunked messages apart; remove that one first, and copy both again"
+def _taken(claim: Claim, key: str, what: str, *, may_be_copied: bool) -> LedgerExistsError:
+    is_for_copies = claim.if_exists is IfExists.FAIL and may_be_copied
+    advice = ", or ask for a further copy of the same ledger (if_exists='new-copy')" if is_for_copies else ""
+    return LedgerExistsError(
+        f"the bucket has ledger {claim.ledger_id} already, {what}; ids are unique in a cluster, and nothing is written over: "
+        f"remove it first{advice}",
+        key=key,
     )
+
+
+def _doubled(claim: Claim, ref: LedgerRef) -> LedgerExistsError:
+    """Return the error for a ledger of another id that has the same messages."""
+    reason = (
+        f"the bucket has the messages of ledger {_root_id(claim)} already, in ledger {ref.ledger_id} of {ref.topic}: they would be there "
+        "twice; remove that one first"
+    )
+    return LedgerExistsError(reason, key=ref.key)
+
+
+def _misread(claim: Claim, other: LedgerRef) -> LedgerExistsError:
+    """Return the error for a ledger on whose wrong side the claimed one would be read (`same_messages`)."""
+    reason = (
+        f"the bucket has ledger {other.ledger_id}, made of {other.root.ledger_id}: under the id {claim.ledger_id}, ledger "
+        f"{_root_id(claim)} would be read on the wrong side of it, which tears transactions and chunked messages apart; remove that one "
+        "first, and copy both again"
+    )
+    return LedgerExistsError(reason, key=other.key)
+
+
+def _root_id(claim: Claim) -> int:
+    return claim.ledger_id if claim.root is None else claim.root.ledger_id
 
 
 def _difference(ref: LedgerRef) -> str:

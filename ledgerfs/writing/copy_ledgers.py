@@ -14,12 +14,11 @@ from ledgerfs.catalog.missing_ledgers import GapKind, MissingLedger
 from ledgerfs.errors import (
     BucketNotFoundError,
     IncompleteCopyError,
-    InvalidNameError,
     InvalidOptionError,
     SchemaConflictError,
 )
 from ledgerfs.formats.schemas.schema_info import SchemaVersion
-from ledgerfs.formats.topic_names import schema_owner, topic_of
+from ledgerfs.formats.topic_names import schema_topic, topic_of
 from ledgerfs.schemas.saved_schemas import SavedSchemas
 from ledgerfs.storage.failures import is_refusal
 from ledgerfs.writing.bucket_copy import CopiedLedger, CopyOptions, CopyOutcome, copy_rows, rows_to_copy
@@ -246,7 +245,7 @@ def schemas_to_copy(
     if not source.has_objects:
         return {}
     here, there = SavedSchemas(source.raw_store), SavedSchemas(target.raw_store)
-    owners = {_owner(name) for name in managed_ledgers}
+    owners = set(map(schema_topic, managed_ledgers))
     found: dict[str, Sequence[SchemaVersion]] = {}
     for topic, versions in here.all_versions().items():
         known = _versions_in(there, topic) if topic in owners else ()
@@ -271,10 +270,3 @@ def _versions_in(saved: SavedSchemas, topic: str) -> tuple[SchemaVersion, ...]:
         return saved.versions(topic)
     except BucketNotFoundError:
         return ()
-
-
-def _owner(managed_ledger: str | None) -> str | None:
-    try:
-        return None if managed_ledger is None else schema_owner(managed_ledger).topic
-    except InvalidNameError:
-        return None

@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -62,28 +62,6 @@ class ArrowStream(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Export it."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class ArrowRows:
-    """The rows of an `ArrowStream`."""
-
-    schema: pa.Schema
-    found: Iterable[pa.RecordBatch]
-    rows: int | None
-
-    @classmethod
-    def of(cls, table: ArrowStream) -> "ArrowRows":
-        """Begin to read a table."""
-        if isinstance(table, Scan):
-            # Through the interface its errors would become texts.
-            return cls(table.schema, table, None)
-        reader = pa.RecordBatchReader.from_stream(table)
-        return cls(reader.schema, reader, getattr(table, "num_rows", None))
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Read the rows."""
-        return iter(self.found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +153,7 @@ def import_rows(
     chosen = IfExists.of(if_exists)
     managed_ledger = managed_ledger_of(topic)
     by_schema = _schema_given(schema, schema_type, schema_version)
-    with _rows_of(source, by_schema) as found:
+    with _rows_of(source, by_schema) as (found, left_out):
         bucket = bucket_at(bucket)
         known, is_generated = bucket.listed_catalog, ledger_id is None
         if ledger_id is None:
@@ -185,11 +163,10 @@ def import_rows(
         is_free = is_generated and _means_itself(bucket, managed_ledger)
         if not is_free:
             Admission(bucket, progress).require_free(claim)
-        ignored: tuple[str, ...] = (*getattr(found, "ignored_columns", ()),)
-        rows, of_rows = MessageRows(found.schema, found.batches(), found.rows), None
+        rows, ignored, of_rows = found, left_out, None
         if by_schema is not None:
             of_rows = SchemaOfRows.of(bucket, managed_ledger, by_schema, schema_version)
-            typed = TypedRows.of(found.schema, of_rows.schema, of_rows.version, ignored)
+            typed = TypedRows.of(rows.schema, of_rows.schema, of_rows.version, ignored)
             rows = MessageRows(typed.schema, typed.all_messages(rows.batches), rows.count)
             ignored += typed.ignored_columns
         with BucketWriter(bucket, ledger, None if is_free else claim) as writer:
@@ -252,24 +229,31 @@ def _require_some(messages: int, source: object) -> None:
 @contextmanager
 def _rows_of(
     source: RowSource | ArrowStream | str | os.PathLike[str], schema: SchemaInfo | None
-) -> Iterator[RowSource]:
-    if isinstance(source, str | os.PathLike):
-        with _files_at_rest(os.fspath(source)) as files:
-            yield files.open(None if schema is None else encoder_of(schema).type)
-    else:
-        yield ArrowRows.of(source) if isinstance(source, ArrowStream) else source
-
-
-@contextmanager
-def _files_at_rest(path: str) -> Iterator[FoundFiles]:
-    """Find files of rows that no export changes until they are read."""
-    kept: frozenset[Path] = frozenset()
+) -> Iterator[tuple[MessageRows, tuple[str, ...]]]:
+    """Open rows; also returns their columns that messages do not have. No export changes files until they are read."""
     with ExitStack() as stack:
+        if isinstance(source, str | os.PathLike):
+            files = _files_at_rest(os.fspath(source), stack)
+            source = files.open(None if schema is None else encoder_of(schema).type)
+        if isinstance(source, Scan):
+            # As an `ArrowStream` its errors would become texts.
+            yield MessageRows(source.schema, source), ()
+        elif isinstance(source, ArrowStream):
+            reader = pa.RecordBatchReader.from_stream(source)
+            yield MessageRows(reader.schema, reader, getattr(source, "num_rows", None)), ()
+        else:
+            ignored = tuple(getattr(source, "ignored_columns", ()))
+            yield MessageRows(source.schema, source.batches(), source.rows), ignored
+
+
+def _files_at_rest(path: str, stack: ExitStack) -> FoundFiles:
+    """Find files of rows that no export changes until ``stack`` ends."""
+    kept: frozenset[Path] = frozenset()
+    files = find_rows(path)
+    while files.folders - kept:
+        for folder in sorted(files.folders - kept):
+            stack.enter_context(at_rest(folder))
+        kept |= files.folders
+        # An export may have ended between the listing and the lock.
         files = find_rows(path)
-        while files.folders - kept:
-            for folder in sorted(files.folders - kept):
-                stack.enter_context(at_rest(folder))
-            kept |= files.folders
-            # An export may have ended between the listing and the lock.
-            files = find_rows(path)
-        yield files
+    return files

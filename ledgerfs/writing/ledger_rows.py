@@ -3,12 +3,10 @@
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
 
 import pyarrow as pa
 
 from ledgerfs.catalog.layout import Progress
-from ledgerfs.formats.records import EntryBatch
 from ledgerfs.layouts.pulsar_blob.new_ledger import NewLedger
 from ledgerfs.layouts.pulsar_blob.writer import LedgerWriter, UnindexedLedger
 from ledgerfs.messages.encode.rows import EncodeOptions, MessageEncoder
@@ -17,12 +15,6 @@ from ledgerfs.storage.ordered_map import ordered_map
 
 _THREADS = 2
 _AHEAD = 2
-
-
-class _Writer(Protocol):
-    """`LedgerWriter`, or `BucketWriter`."""
-
-    def add(self, batch: EntryBatch) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +70,9 @@ def write_rows(store: RawStore, ledger: NewLedger, rows: MessageRows, options: E
         return writer.complete(created_ms=added.earliest_ms)
 
 
-def add_rows(writer: _Writer, rows: MessageRows, options: EncodeOptions, progress: Progress | None = None) -> AddedRows:
+def add_rows(
+    writer: LedgerWriter, rows: MessageRows, options: EncodeOptions, progress: Progress | None = None
+) -> AddedRows:
     """Add all rows to a ledger. Raises as `MessageEncoder` and the writer."""
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="ledgerfs-encode") as pool:
         encoder = MessageEncoder(rows.schema, options, pool.map, _AHEAD)

@@ -1,6 +1,6 @@
 """The bytes of a file of records (``int32 length | int64 entry id | entry`` …), cut into batches of whole entries as they come."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from ledgerfs.errors import RefusedLedgerError
 from ledgerfs.formats.buffers import Buffer
@@ -119,12 +119,3 @@ class RecordStream:
 
     def _refusal(self, reason: str, offset: int | None = None) -> RefusedLedgerError:
         return RefusedLedgerError(reason, key=self._name, offset=self._position if offset is None else offset)
-
-
-def check_records(name: str, pieces: Iterable[Buffer], largest_entry: int) -> None:
-    """Read a whole file of records, and raise `RefusedLedgerError` as `RecordStream` does."""
-    stream = RecordStream(name, largest_entry)
-    for piece in pieces:
-        for _ in stream.feed(piece):
-            pass
-    stream.finish()

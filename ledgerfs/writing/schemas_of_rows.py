@@ -14,10 +14,10 @@ from numbers import Integral
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.time_arguments import iso_time
-from ledgerfs.errors import InvalidNameError, InvalidOptionError, InvalidRowsError, SchemaConflictError
+from ledgerfs.errors import InvalidOptionError, InvalidRowsError, SchemaConflictError
 from ledgerfs.formats.schemas.schema_info import ANY_VERSION, BY_IMPORT, LARGEST_VERSION, SchemaInfo, SchemaVersion
 from ledgerfs.formats.schemas.schema_versions import REGISTRATION_SLACK_MS, TopicSchemas
-from ledgerfs.formats.topic_names import schema_owner
+from ledgerfs.formats.topic_names import schema_owner, schema_topic
 from ledgerfs.schemas.saved_schemas import SavedSchemas
 
 
@@ -142,11 +142,4 @@ def _version_in(known: TopicSchemas, schema: SchemaInfo) -> int | None:
 
 def _has_ledgers(catalog: Catalog, topic: str) -> bool:
     """Whether the topic, or a partition of it, has ledgers."""
-    return any(one is not None and _owner(one) == topic for one in catalog.managed_ledgers)
-
-
-def _owner(managed_ledger: str) -> str | None:
-    try:
-        return schema_owner(managed_ledger).topic
-    except InvalidNameError:
-        return None
+    return topic in map(schema_topic, catalog.managed_ledgers)

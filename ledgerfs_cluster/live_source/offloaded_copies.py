@@ -104,7 +104,7 @@ def _ref(store: BucketStore, place: OffloadPlace) -> LedgerRef:
     names, places = Names(), Names()
     places.row_of("")
     found = layout.load(listing, None, names, places, None)
-    catalog = Catalog.of(names.texts, found.ledgers, {layout.number: found.remains}, None, places.texts)
+    catalog = Catalog.of([*names], found.ledgers, {layout.number: found.remains}, None, [*places])
     for one in found.remains.unreadable():
         raise one.error
     refs = list(catalog.refs())

@@ -18,7 +18,7 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import CorruptObjectError, LedgerfsError, NotFoundError
 from ledgerfs.layouts.pulsar_blob.remains import remains_of
 from ledgerfs.verification import verify
-from tests.support.ledgers import Offload, offload, put_in_folder
+from tests.support.ledgers import Offload, offload, put_in_folder, records_of
 
 INDEX_FIELDS = {
     "magic": (0, ">I"),
@@ -64,7 +64,7 @@ def everything_of(bucket: Bucket, ledger_id: int) -> bytes:
     ledger = bucket.ledger(ledger_id)
     entries = ledger.read(0, ledger.last_entry)
     records = b"".join(struct.pack(">iq", len(data), entry_id) + bytes(data) for entry_id, data in entries)
-    assert ledger.read_records(0, ledger.records_size) == records
+    assert records_of(ledger, 0, ledger.records_size) == records
     return records
 
 
@@ -226,4 +226,4 @@ def test_random_damage_never_escapes_as_another_error(
         ledger = bucket.ledger(1)
         if ledger.last_entry < 100_000:
             ledger.read(0, ledger.last_entry)
-        ledger.read_records(0, min(ledger.records_size, 10_000))
+        records_of(ledger, 0, min(ledger.records_size, 10_000))

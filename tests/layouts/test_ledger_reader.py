@@ -13,7 +13,7 @@ from ledgerfs.catalog.reader import LedgerReader
 from ledgerfs.errors import CorruptLedgerError, EntryRangeError
 from ledgerfs.formats.pulsar_blob.index import build_index, parse_index
 from ledgerfs.layouts.pulsar_blob.reader import PulsarLedgerReader
-from tests.support.ledgers import offload, put_in_folder
+from tests.support.ledgers import offload, put_in_folder, records_of
 from tests.support.stores import CountingStore
 
 
@@ -48,9 +48,9 @@ def test_any_part_of_a_ledger_is_what_was_written(
     made = offload(entries, block_size=block_size)
     ledger = open_bucket(put_in_folder(tmp_path_factory.mktemp("made"), made)).ledger(1)
     assert ledger.records_size == len(made.records)
-    assert ledger.read_records(0, ledger.records_size) == made.records
+    assert records_of(ledger, 0, ledger.records_size) == made.records
     low, high = sorted(data.draw(st.integers(0, len(made.records))) for _ in range(2))
-    assert ledger.read_records(low, high) == made.records[low:high]
+    assert records_of(ledger, low, high) == made.records[low:high]
     for _ in range(3):
         first, last = sorted(data.draw(st.integers(0, len(entries) - 1)) for _ in range(2))
         found = [(entry_id, bytes(entry)) for entry_id, entry in ledger.read(first, last)]
@@ -69,7 +69,7 @@ def test_the_offsets_of_records_cost_a_small_read_for_each_block(
     assert blocks >= 15
     assert len(store.requests) < 3 * blocks
     assert max(one.end - one.start for one in store.requests) <= largest
-    assert ledger.read_records(5_000_000, 7_000_000) == made.records[5_000_000:7_000_000]
+    assert records_of(ledger, 5_000_000, 7_000_000) == made.records[5_000_000:7_000_000]
 
 
 def test_an_entry_larger_than_every_window_is_read_whole(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_bytes_outside_the_file_are_refused(tmp_path: Path) -> None:
     ledger = open_bucket(put_in_folder(tmp_path, offload([b"a", b"b", b"c"]))).ledger(1)
     for start, end in [(-1, 1), (0, 40), (5, 4)]:
         with pytest.raises(EntryRangeError):
-            ledger.read_records(start, end)
+            records_of(ledger, start, end)
 
 
 def test_padding_that_was_overwritten_is_damage_not_a_guess(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_padding_that_was_overwritten_is_damage_not_a_guess(tmp_path: Path) -> N
     data[990:1000] = b"0" * 10
     (tmp_path / f"{made.uuid}-ledger-1").write_bytes(data)
     with pytest.raises(CorruptLedgerError, match="padding"):
-        open_bucket(url).ledger(1).read_records(0, 10)
+        records_of(open_bucket(url).ledger(1), 0, 10)
 
 
 def test_a_length_that_is_off_is_damage_also_with_two_blocks(tmp_path: Path) -> None:
@@ -119,6 +119,4 @@ def test_a_length_that_is_off_is_damage_also_with_two_blocks(tmp_path: Path) -> 
         metadata = replace(index.metadata, length=index.metadata.length + wrong_by)
         url = put_in_folder(folder, replace(made, index=build_index(replace(index, metadata=metadata))))
         with pytest.raises(CorruptLedgerError):
-            pytest.fail(
-                f"{len(entries)} entries, {wrong_by:+}: read {open_bucket(url).ledger(1).read_records(0, 10)!r}"
-            )
+            pytest.fail(f"{len(entries)} entries, {wrong_by:+}: read {records_of(open_bucket(url).ledger(1), 0, 10)!r}")

@@ -218,7 +218,6 @@ def test_leaving_without_commit_leaves_nothing(tmp_path: Path) -> None:
     bucket = open_bucket(str(tmp_path))
     with LedgerWriter(bucket.raw_store, new_ledger(200)) as writer:
         writer.add(batch_of([b"x" * 50] * 4))
-        assert writer.entries == 4
     with contextlib.suppress(KeyError), LedgerWriter(bucket.raw_store, new_ledger(200)) as writer:
         writer.add(batch_of([b"x" * 50] * 4))
         raise KeyError

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs.spark.runtime.hadoop_settings import S3Settings, settings_of_files
+from ledgerfs.spark.runtime.hadoop_settings import s3_options, settings_of_files
 from ledgerfs.spark.runtime.storage import Storage, require_no_credentials
 from ledgerfs.spark.source.read_options import read_options
 from tests.support.each import for_each
@@ -25,7 +25,7 @@ def test_relative_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def options_of(url: str = URL, **settings: str) -> dict[str, object]:
-    return S3Settings.of(url, {name.replace("_", "."): value for name, value in settings.items()}).options
+    return s3_options(url, {name.replace("_", "."): value for name, value in settings.items()})
 
 
 def test_settings_become_options_of_s3fs() -> None:
@@ -36,7 +36,7 @@ def test_settings_become_options_of_s3fs() -> None:
     }
     assert options_of(spark_hadoop_fs_s3a_endpoint="http://h:9000") == {"endpoint_url": "http://h:9000"}
     assert options_of(fs_s3a_endpoint="h:9000") == {"endpoint_url": "https://h:9000"}
-    assert S3Settings.of(URL, {"fs.s3a.endpoint": "h", "fs.s3a.connection.ssl.enabled": "false"}).options == {
+    assert s3_options(URL, {"fs.s3a.endpoint": "h", "fs.s3a.connection.ssl.enabled": "false"}) == {
         "endpoint_url": "http://h"
     }
     assert options_of(fs_s3a_endpoint_region="eu-north-1") == {"client_kwargs": {"region_name": "eu-north-1"}}
@@ -52,10 +52,10 @@ def test_a_buckets_own_settings_come_first() -> None:
         "fs.s3a.bucket.tier.access.key": "own",
         "fs.s3a.bucket.other.access.key": "others",
     }
-    assert S3Settings.of("s3a://tier/folder", settings).options == {"key": "own"}
-    assert S3Settings.of("s3://third", settings).options == {"key": "all"}
-    assert S3Settings.of("gs://tier", settings).options == {}
-    assert S3Settings.of("/a/folder", settings).options == {}
+    assert s3_options("s3a://tier/folder", settings) == {"key": "own"}
+    assert s3_options("s3://third", settings) == {"key": "all"}
+    assert s3_options("gs://tier", settings) == {}
+    assert s3_options("/a/folder", settings) == {}
 
 
 def test_files_of_settings(tmp_path: Path) -> None:
@@ -92,7 +92,6 @@ def test_a_storage_shows_no_credentials() -> None:
     storage = Storage(URL, {"secret": "hidden-thing"}, {"fs.s3a.secret.key": "hidden-thing"})
     assert "hidden-thing" not in repr(storage) + str(storage) + repr([storage])
     assert "hidden-thing" not in repr(Storage("https://u:p@hidden-thing@host/x"))
-    assert "hidden-thing" not in repr(S3Settings.of(URL, storage.settings))
     assert pickle.loads(pickle.dumps(storage)).filesystem_options == storage.filesystem_options
 
 

@@ -118,8 +118,8 @@ class TestLateFilesystem(WritableStoreTests):
 
     @pytest.fixture
     def place(self, monkeypatch: pytest.MonkeyPatch) -> FilesystemPlace:
-        kinds = {(LateFileSystem.__module__, "LateFileSystem"): "metadata"}
-        monkeypatch.setattr("ledgerfs.storage.generic.writes._METADATA_OPTION", kinds)
+        kinds = ((LateFileSystem.__module__, "LateFileSystem"),)
+        monkeypatch.setattr("ledgerfs.storage.generic.writes._WITH_METADATA", kinds)
         return FilesystemPlace(LateFileSystem(), f"/{uuid.uuid4()}")
 
 

@@ -53,7 +53,7 @@ PART = 1 << 20
 
 
 class StandIn:
-    """`S3Requests` that keeps what it is sent, and answers parts when it is told to."""
+    """An `S3Store` that keeps what it is sent, and answers parts when it is told to."""
 
     def __init__(self) -> None:
         self.open = threading.Event()
@@ -301,8 +301,8 @@ def test_what_is_no_file_stays(what: str, folder: Path) -> None:
 @pytest.fixture(params=["memory", "late"])
 def any_fs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A filesystem that is neither local nor S3, where a file shows when it is opened, or when it is closed."""
-    kinds = {(LateFileSystem.__module__, "LateFileSystem"): "metadata"}
-    monkeypatch.setattr("ledgerfs.storage.generic.writes._METADATA_OPTION", kinds)
+    kinds = ((LateFileSystem.__module__, "LateFileSystem"),)
+    monkeypatch.setattr("ledgerfs.storage.generic.writes._WITH_METADATA", kinds)
     fs = LateFileSystem() if request.param == "late" else MemoryFileSystem()
     fs.store.clear()
     fs.makedirs("/uploads", exist_ok=True)

@@ -4,6 +4,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from ledgerfs.formats.ledger_metadata import MANAGED_LEDGER_KEY, Ensemble, LedgerMetadata
@@ -91,6 +92,11 @@ def offload(
     records = b"".join(record(i, entry) for i, entry in enumerate(entries))
     text = str(UUID(int=uuid)) if isinstance(uuid, int) else uuid
     return Offload(ledger_id, text, bytes(data), index, records)
+
+
+def records_of(ledger: Any, start: int, end: int) -> bytes:
+    """Return bytes of the ``.entries`` file of a ledger."""
+    return ledger.records().read_ranges([(start, end)])[0]
 
 
 def put_in_folder(folder: Path, *offloads: Offload) -> str:

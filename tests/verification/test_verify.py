@@ -13,7 +13,7 @@ from ledgerfs.formats.pulsar_blob.block import build_padding
 from ledgerfs.formats.pulsar_blob.index import build_index, parse_index
 from ledgerfs.verification import Finding, Report, Severity, verify
 from ledgerfs.verification.verify import verify_listed
-from tests.support.ledgers import offload, put_in_folder, record
+from tests.support.ledgers import offload, put_in_folder, record, records_of
 from tests.support.s3 import S3Server
 
 
@@ -178,7 +178,7 @@ def test_padding_behind_the_last_entry_is_found_and_not_guessed(tmp_path: Path) 
     found = {finding.kind: finding.offset for finding in damage(verify(bucket))}
     assert found["wrong-padding"] == len(made.data)
     with pytest.raises(CorruptLedgerError):
-        bucket.ledger(1).read_records(0, 10)
+        records_of(bucket.ledger(1), 0, 10)
     assert len(bucket.ledger(1).read(0, 59)) == 60
 
 

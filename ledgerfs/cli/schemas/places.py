@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.cli.options import parsed_options
+from ledgerfs.cli.options import target_option, target_options_of
 from ledgerfs.cli.traffic_options import Command
 from ledgerfs.errors import InvalidOptionError, UnsupportedWriteError
 
@@ -20,11 +20,7 @@ def place_option(name: str, text: str) -> Callable[[Command], Command]:
 
     def add(command: Command) -> Command:
         url = click.option(name, "place", metavar="URL", callback=_place, help=text)
-        options = click.option(
-            "-O", "--target-option", "target_options", multiple=True, metavar="KEY=VALUE", is_eager=True, expose_value=False,
-            help=f"As -o, for the URL of {name}.", callback=_options,
-        )  # fmt: skip
-        return url(options(command))
+        return url(target_option(f"the URL of {name}")(command))
 
     return add
 
@@ -64,9 +60,5 @@ def saved_at(bucket: "Bucket", place: tuple[str, dict[str, Any]] | None, *, make
     return saved
 
 
-def _options(context: click.Context, _: click.Parameter, values: tuple[str, ...]) -> None:
-    context.meta["ledgerfs.place_options"] = parsed_options(values)
-
-
 def _place(context: click.Context, _: click.Parameter, url: str | None) -> tuple[str, dict[str, Any]] | None:
-    return None if url is None else (url, context.meta.get("ledgerfs.place_options") or {})
+    return None if url is None else (url, target_options_of(context))

@@ -7,10 +7,10 @@ import click
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import json_option
-from ledgerfs.cli.output import human_size, minute, progress, show, table
+from ledgerfs.cli.output import minute, progress, show, table
 from ledgerfs.cli.spark.options import SessionOptions, session_options, storage_argument
 from ledgerfs.cli.spark.running import collected_rows, milliseconds, print_rows, run_script, running
-from ledgerfs.display import printable
+from ledgerfs.display import human_size, printable
 
 if TYPE_CHECKING:
     from ledgerfs.spark.runtime.storage import Storage

@@ -7,11 +7,11 @@ import click
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.notices import notice, say_left_out
 from ledgerfs.cli.options import json_option
-from ledgerfs.cli.output import human_size, show, table
+from ledgerfs.cli.output import show, table
 from ledgerfs.cli.scan_options import scan_options
 from ledgerfs.cli.spark.options import SessionOptions, session_options, storage_argument
 from ledgerfs.cli.spark.running import collected_rows, print_rows, run_script, running
-from ledgerfs.display import printable
+from ledgerfs.display import human_size, printable
 
 if TYPE_CHECKING:
     from ledgerfs.spark.runtime.storage import Storage

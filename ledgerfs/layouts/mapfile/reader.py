@@ -21,7 +21,8 @@ from ledgerfs.formats.mapfile.header import FIRST_BYTES
 from ledgerfs.formats.mapfile.index import MapFileIndex, parse_index
 from ledgerfs.layouts.described import describe_metadata, describe_object, describe_ref
 from ledgerfs.layouts.mapfile.loading import HEAD_BYTES, Start, cuts_of, read_start
-from ledgerfs.layouts.object_stream import ObjectLedgerReader, leads_to, replaced
+from ledgerfs.layouts.object_stream import ObjectLedgerReader, leads_to
+from ledgerfs.storage.failures import replaced
 from ledgerfs.storage.object_store import KeepingStore
 
 if TYPE_CHECKING:

@@ -19,10 +19,11 @@ from ledgerfs.formats.ledger_metadata import LedgerMetadata
 from ledgerfs.formats.pulsar_blob.index import OffloadIndex, parse_index
 from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
 from ledgerfs.layouts.described import describe_metadata, describe_object, describe_ref
-from ledgerfs.layouts.object_stream import ObjectLedgerReader, leads_to, replaced
+from ledgerfs.layouts.object_stream import ObjectLedgerReader, leads_to
 from ledgerfs.layouts.pulsar_blob.block_map import BlockMap, PaddingProof, block_ends
 from ledgerfs.layouts.pulsar_blob.entries_file import EntriesFile
 from ledgerfs.layouts.pulsar_blob.entry_places import NEAR, Anchor, EntryPlaces
+from ledgerfs.storage.failures import replaced
 from ledgerfs.storage.object_store import KeepingStore
 from ledgerfs.storage.objects import ObjectHead, ReadRequest
 from ledgerfs.storage.single_flight import SingleFlight
@@ -39,7 +40,7 @@ _KEPT = 8 << 20
 
 _FOR_OTHER_ROOMS = frozenset(
     {"batches_of", "block_map", "data", "expect", "index_request", "is_mapped", "object_ranges", "places", "plan"}
-    | {"read_records", "request", "require_range", "store"}
+    | {"request", "require_range", "store"}
 )  # fmt: skip
 """Names that are not part of the public API."""
 
@@ -157,15 +158,11 @@ class PulsarLedgerReader(ObjectLedgerReader):
         """Return the opened ``.entries`` file; costs no request."""
         return EntriesFile(self)
 
-    def read_records(self, start: int, end: int) -> bytes:
-        """Return bytes ``start`` to ``end`` of the ``.entries`` file, without checking the records.
+    def object_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the ranges of the data object that are bytes ``start`` to ``end`` of the ``.entries`` file.
 
         Raises `EntryRangeError` outside the file, and `CorruptLedgerError` if index and data object contradict each other.
         """
-        return self.records().read_ranges([(start, end)])[0]
-
-    def object_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Return the ranges of the data object that are bytes ``start`` to ``end`` of the ``.entries`` file; raises as `read_records`."""
         if not 0 <= start <= end <= self.records_size:
             raise EntryRangeError(
                 f"bytes {start} to {end} asked for; the file has {self.records_size}", key=self.data.key

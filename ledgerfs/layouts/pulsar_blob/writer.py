@@ -135,11 +135,6 @@ class LedgerWriter:
         if self._is_open:
             self.abort()
 
-    @property
-    def entries(self) -> int:
-        """How many entries the ledger has."""
-        return self._entries
-
     def add(self, batch: EntryBatch) -> None:
         """Add the next entries. When this returns they are copied or sent, so the caller may reuse their buffer."""
         self._require_open()

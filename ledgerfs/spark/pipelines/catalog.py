@@ -12,7 +12,8 @@ each ledger.
 """
 
 from collections.abc import Iterator
-from typing import cast
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,12 +24,20 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.catalog_rows import Table, is_sound
 from ledgerfs.catalog.layout import Progress
-from ledgerfs.errors import InvalidOptionError
+from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.catalog.reader import LedgerReader
+from ledgerfs.errors import (
+    CorruptObjectError,
+    InvalidOptionError,
+    ObjectNotFoundError,
+    StaleObjectError,
+    UnsupportedFormatError,
+)
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.spark.runtime.storage import Storage, storage_of
 from ledgerfs.spark.runtime.tasks import distribute
 from ledgerfs.spark.source.ledger_rows import LedgerRows, costs_of_opening, ledger_parts
-from ledgerfs.spark.source.publish_times import TIMES, read_publish_times
+from ledgerfs.storage.ordered_map import ordered_map
 
 _TIME = pa.timestamp("us", tz="UTC")
 _LAST_MS = 253_402_300_799_999
@@ -54,6 +63,11 @@ LEDGERS = pa.schema(
 
 BY = ("ledger", "topic")
 _TIME_NAMES = ("first_publish_time", "last_publish_time")
+_TIMES = pa.schema([("row", pa.int64()), *((name, _TIME) for name in _TIME_NAMES)])
+"""A row of the catalog, and the times of its ledger."""
+
+_DAMAGE = (CorruptObjectError, ObjectNotFoundError, StaleObjectError, UnsupportedFormatError)
+_THREADS = 4
 
 
 def catalog(
@@ -186,7 +200,36 @@ def _by_topic(ledgers: DataFrame, *times: Column) -> DataFrame:
 
 
 def _times(spark: SparkSession, storage: Storage, found: Catalog) -> DataFrame:
-    def read(part: LedgerRows) -> Iterator[pa.RecordBatch]:
-        return read_publish_times(storage, part)
+    read, parts = partial(read_publish_times, storage), ledger_parts(found, costs_of_opening(found.ledgers))
+    return distribute(spark, parts, read, from_arrow_schema(_TIMES))
 
-    return distribute(spark, ledger_parts(found, costs_of_opening(found.ledgers)), read, from_arrow_schema(TIMES))
+
+def read_publish_times(storage: Storage, part: LedgerRows) -> Iterator[pa.RecordBatch]:
+    """Yield a row for each of some ledgers; null where the entry is damaged, which `ledgerfs verify` names.
+
+    Raises `AccessDeniedError` and `StoreError`.
+    """
+    bucket = storage.bucket()
+
+    def read_one(item: tuple[int, LedgerRef]) -> dict[str, Any]:
+        row, ref = item
+        reader = bucket.reader(ref)
+        first, last = (_publish_time(reader, entry) for entry in (0, ref.last_entry))
+        return {"row": row, "first_publish_time": first, "last_publish_time": last}
+
+    yield pa.RecordBatch.from_pylist(list(ordered_map(read_one, part.refs(), _THREADS, "ledgerfs-times")), _TIMES)
+
+
+def _publish_time(reader: LedgerReader, entry: int) -> int | None:
+    """Return when an entry was published, also a broker's marker, µs since 1970 UTC; None if it is damaged."""
+    # These import numba, which the driver does not need.
+    from ledgerfs.messages.decode.entries import DecodeOptions, TopicDecoder
+    from ledgerfs.messages.decode.entry_fields import publish_times
+
+    decoder = TopicDecoder("", DecodeOptions(include_markers=True, on_corrupt="skip"))
+    try:
+        batch = next(iter(reader.batches(entry, entry)))
+    except _DAMAGE:
+        return None
+    entries, sound = decoder.walk(batch, reader.ref.ledger_id)
+    return int(publish_times(entries)[0]) * 1000 if sound[0] else None

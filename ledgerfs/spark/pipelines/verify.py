@@ -12,6 +12,7 @@ or ``ledgerfs spark verify s3://tier``, or ``spark-submit …/ledgerfs/cli/spark
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -138,11 +139,8 @@ def prepare(
 
 
 def _check_ledgers(spark: SparkSession, storage: Storage, catalog: Catalog, *, quick: bool) -> DataFrame:
-    def check(part: LedgerRows) -> Iterator[pa.RecordBatch]:
-        return check_part(storage, part)
-
     parts = [] if quick else ledger_parts(catalog, costs_of_reading(catalog.ledgers))
-    return distribute(spark, parts, check, from_arrow_schema(_LEDGER))
+    return distribute(spark, parts, partial(check_part, storage), from_arrow_schema(_LEDGER))
 
 
 def check_part(storage: Storage, part: LedgerRows) -> Iterator[pa.RecordBatch]:

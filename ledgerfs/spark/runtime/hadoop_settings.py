@@ -5,7 +5,6 @@ Everything else is left to the AWS conventions (environment, profile, role of th
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -17,26 +16,19 @@ _ANONYMOUS = "AnonymousAWSCredentialsProvider"
 _S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class S3Settings:
-    """Hadoop's settings of one bucket, as options of s3fs. Its repr shows none: they may be credentials."""
+def s3_options(url: str, settings: Mapping[str, str]) -> dict[str, Any]:
+    """Return Hadoop's settings (``fs.s3a.endpoint``, also with ``spark.hadoop.`` in front) of a URL's bucket as options of s3fs.
 
-    options: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, url: str, settings: Mapping[str, str]) -> "S3Settings":
-        """Return the settings (``fs.s3a.endpoint``, also with ``spark.hadoop.`` in front) of a URL's bucket; none if it is not on S3.
-
-        Settings of the bucket itself (``fs.s3a.bucket.<name>.endpoint``) take precedence over those of all buckets.
-        """
-        scheme, _, rest = url.partition("://")
-        if scheme not in _S3_SCHEMES:
-            return cls()
-        plain = {name.removeprefix(_SPARK_PREFIX): value for name, value in settings.items()}
-        own = f"{_PREFIX}{_OF_BUCKET}{rest.partition('/')[0]}."
-        of_all = {name.removeprefix(_PREFIX): value for name, value in plain.items() if name.startswith(_PREFIX)}
-        of_bucket = {name.removeprefix(own): value for name, value in plain.items() if name.startswith(own)}
-        return cls(_options_of({**of_all, **of_bucket}))
+    Settings of the bucket itself (``fs.s3a.bucket.<name>.endpoint``) take precedence over those of all buckets. None if it is not on S3.
+    """
+    scheme, _, rest = url.partition("://")
+    if scheme not in _S3_SCHEMES:
+        return {}
+    plain = {name.removeprefix(_SPARK_PREFIX): value for name, value in settings.items()}
+    own = f"{_PREFIX}{_OF_BUCKET}{rest.partition('/')[0]}."
+    of_all = {name.removeprefix(_PREFIX): value for name, value in plain.items() if name.startswith(_PREFIX)}
+    of_bucket = {name.removeprefix(own): value for name, value in plain.items() if name.startswith(own)}
+    return _options_of({**of_all, **of_bucket})
 
 
 def settings_of_files(environment: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -54,7 +46,7 @@ def settings_of_files(environment: Mapping[str, str] | None = None) -> dict[str,
 
 
 def only_s3(settings: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return those of some settings that `S3Settings.of` understands, under Hadoop's names."""
+    """Return those of some settings that `s3_options` understands, under Hadoop's names."""
     plain = ((name.removeprefix(_SPARK_PREFIX), value) for name, value in settings)
     return {name: value for name, value in plain if name.startswith(_PREFIX)}
 

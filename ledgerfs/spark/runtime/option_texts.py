@@ -90,12 +90,7 @@ def private_keys(value: str, name: str) -> dict[str, Path]:
     return keys
 
 
-def json_value(value: str, name: str) -> Any:  # noqa: ANN401, ARG001  (as its neighbours)
-    """Return what `json_or_text` makes of a text."""
-    return json_or_text(value)
-
-
-def json_or_text(value: str) -> Any:  # noqa: ANN401  (whatever JSON knows)
+def json_or_text(value: str, name: str) -> Any:  # noqa: ANN401, ARG001  (whatever JSON knows; as its neighbours)
     """Return the value of a JSON text; any other text is returned unchanged."""
     try:
         return json.loads(value)

@@ -22,7 +22,7 @@ from ledgerfs.catalog.layouts_known import AUTO
 from ledgerfs.catalog.source import scheme_of
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.forked import ForkLock
-from ledgerfs.spark.runtime.hadoop_settings import S3Settings, only_s3, settings_of_files
+from ledgerfs.spark.runtime.hadoop_settings import only_s3, s3_options, settings_of_files
 from ledgerfs.storage.credentials import find_credential, without_credentials
 
 _MOST_BUCKETS = 16
@@ -67,7 +67,7 @@ class Storage:
     @property
     def filesystem_options(self) -> dict[str, Any]:
         """Options of the filesystem in this process, with the credentials of Hadoop's settings."""
-        return {**S3Settings.of(self.url, self._known_settings()).options, **self.options}
+        return {**s3_options(self.url, self._known_settings()), **self.options}
 
     def with_settings(self, settings: Mapping[str, str]) -> "Storage":
         """Return the same with a session's settings of S3; those that are known already take precedence."""

@@ -36,7 +36,7 @@ from ledgerfs.messages.encode.values.typed_rows import TypedRows
 from ledgerfs.spark.source.struct_types import arrow_schema
 from ledgerfs.spark.source.write_options import WriteOptions, write_options
 from ledgerfs.writing.admission import publish_together
-from ledgerfs.writing.claims import Claim, IfExists, TakenIds, refused
+from ledgerfs.writing.claims import Claim, IfExists, TakenIds
 from ledgerfs.writing.ledger_rows import MessageRows, write_rows
 from ledgerfs.writing.own_ids import new_own_id
 from ledgerfs.writing.schemas_of_rows import SchemaOfRows
@@ -190,10 +190,9 @@ def _first_id(catalog: Catalog, wanted: WriteOptions) -> int:
     require_own_name(catalog, wanted.managed_ledger)
     if wanted.ledger_id is None:
         return new_own_id([catalog], [wanted.managed_ledger])
-    claim = Claim(wanted.managed_ledger, wanted.ledger_id)
-    conflict = TakenIds(catalog).conflict(claim)
-    if conflict is not None:
-        raise refused(claim, conflict)
+    refusal = TakenIds(catalog).refusal(Claim(wanted.managed_ledger, wanted.ledger_id))
+    if refusal is not None:
+        raise refusal
     return wanted.ledger_id
 
 

@@ -1,7 +1,7 @@
 """What reading left out: damaged entries, incomplete chunked messages and undecodable values, which tasks report, and missing ledgers."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pyspark import Accumulator, AccumulatorParam
 from pyspark.sql import SparkSession
@@ -16,17 +16,6 @@ Omission = tuple[str, Skipped | Incomplete | MissingLedger | Undecodable]
 """A topic, and what is missing of it."""
 
 Omissions = frozenset[Omission]
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """What was left out of one topic, in its order."""
-
-    topic: str
-    skipped: tuple[Skipped, ...]
-    incomplete: tuple[Incomplete, ...]
-    missing: tuple[MissingLedger, ...]
-    undecodable: tuple[Undecodable, ...] = ()
 
 
 class _Union(AccumulatorParam[Omissions]):
@@ -50,31 +39,31 @@ def omissions_of(report: ScanReport) -> Omissions:
     return frozenset((report.topic, place) for place in places)
 
 
-def by_topic(omissions: Iterable[Omission]) -> list[LeftOut]:
-    """Return what tasks left out, topic by topic."""
+def by_topic(omissions: Iterable[Omission]) -> list[ScanReport]:
+    """Return a report of what tasks left out of each topic, in the topic's order."""
     topics: dict[str, list[Skipped | Incomplete | MissingLedger | Undecodable]] = {}
     for topic, omitted in omissions:
         topics.setdefault(topic, []).append(omitted)
     return [
-        LeftOut(
+        ScanReport(
             topic,
-            tuple(sorted((one for one in found if isinstance(one, Skipped)), key=_position)),
-            tuple(sorted((one for one in found if isinstance(one, Incomplete)), key=_position)),
-            tuple(sorted((one for one in found if isinstance(one, MissingLedger)), key=lambda one: one.ledger_id)),
+            sorted((one for one in found if isinstance(one, Skipped)), key=_position),
+            sorted((one for one in found if isinstance(one, Incomplete)), key=_position),
             summed(one for one in found if isinstance(one, Undecodable)),
+            sorted((one for one in found if isinstance(one, MissingLedger)), key=lambda one: one.ledger_id),
         )
         for topic, found in sorted(topics.items())
     ]
 
 
-def summed(parts: Iterable[Undecodable]) -> tuple[Undecodable, ...]:
+def summed(parts: Iterable[Undecodable]) -> list[Undecodable]:
     """Return the values of several scans of one topic that could not be decoded: one for each version and reason, by these."""
     found: dict[tuple[int | None, str], Undecodable] = {}
     for one in sorted(parts, key=lambda one: _place_of(one.first)):
         before = found.get((one.version, one.reason))
         count = one.count + (0 if before is None else before.count)
         found[one.version, one.reason] = replace(one if before is None else before, count=count)
-    return tuple(found[key] for key in sorted(found, key=lambda key: (-1 if key[0] is None else key[0], key[1])))
+    return [found[key] for key in sorted(found, key=lambda key: (-1 if key[0] is None else key[0], key[1]))]
 
 
 def _place_of(first: str) -> tuple[int, ...]:

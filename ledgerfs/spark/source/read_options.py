@@ -16,7 +16,6 @@ from ledgerfs.scan.options import SCAN_OPTIONS, ScanOptions
 from ledgerfs.spark.runtime.option_texts import (
     flag,
     json_or_text,
-    json_value,
     moment,
     number,
     private_keys,
@@ -101,10 +100,10 @@ def separate_storage(given: Mapping[str, str], known: Mapping[str, object]) -> t
         if low in names:
             ours[low] = value
         elif low in _STORAGE_OPTIONS or low.startswith(_STORAGE_PREFIX):
-            storage[low.removeprefix(_STORAGE_PREFIX)] = json_or_text(value)
+            storage[low.removeprefix(_STORAGE_PREFIX)] = json_or_text(value, name)
         elif low.startswith("fs.s3a."):
             settings[low] = value
-        elif low in {"path", *_OF_STORAGE}:
+        elif low in {"path", *map(str.lower, _OF_STORAGE)}:
             of_storage[low] = value
         else:
             raise InvalidOptionError.unknown(name, [*known, *_STORAGE_NAMES])
@@ -146,7 +145,7 @@ _PARSERS: Mapping[str, Callable[[str, str], Any]] = {
     "start_time": moment,
     "end_time": moment,
     "private_keys": private_keys,
-    "schema_version": json_value,
+    "schema_version": json_or_text,
 }
 _PARSERS_BY_TYPE: Mapping[type, Callable[[str, str], Any]] = {bool: flag, int: number}
 
@@ -164,13 +163,5 @@ _READ: Mapping[str, Callable[[str, str], Any]] = {
 }
 """The options of a reader, with a parser for each."""
 
-_OF_STORAGE = ("cachedir", "catalogmaxage", "layout", "onunreadable")
-_STORAGE_NAMES = (
-    "cacheDir",
-    "catalogMaxAge",
-    "layout",
-    "onUnreadable",
-    *_STORAGE_OPTIONS,
-    f"{_STORAGE_PREFIX}<option of the filesystem>",
-    "fs.s3a.…",
-)
+_OF_STORAGE = ("cacheDir", "catalogMaxAge", "layout", "onUnreadable")
+_STORAGE_NAMES = (*_OF_STORAGE, *_STORAGE_OPTIONS, f"{_STORAGE_PREFIX}<option of the filesystem>", "fs.s3a.…")

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from stat import S_ISREG
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from ledgerfs.storage.failures import replaced, short_body, translate
 from ledgerfs.storage.folders.files import LINK_REFUSED, open_object, stat_object, stat_of_file, version_of_file
 from ledgerfs.storage.folders.writes import LocalWrites, is_part
 from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
-from ledgerfs.storage.reading_threads import FOLDER_THREADS
+from ledgerfs.storage.reading_threads import FOLDER_THREADS, outcome_of
 from ledgerfs.storage.sent_requests import Asked, Sent
 from ledgerfs.storage.traffic import Traffic
 
@@ -136,11 +137,7 @@ class LocalStore:
 
     def read_many(self, requests: Iterable[ReadRequest]) -> Iterator[bytes | LedgerfsError]:
         """Read one after another: threads do not make a local disk faster than the page cache."""
-        for request in requests:
-            try:
-                yield self.read(request)
-            except LedgerfsError as error:
-                yield error
+        return map(partial(outcome_of, self.read), requests)
 
     @contextmanager
     def _opened(self, request: ReadRequest) -> Iterator[tuple[int, Sent]]:

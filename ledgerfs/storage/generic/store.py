@@ -8,23 +8,24 @@ time-out is up to the filesystem.
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fsspec import AbstractFileSystem
 from fsspec.asyn import AsyncFileSystem
 
 from ledgerfs.errors import AccessDeniedError, BucketNotFoundError, LedgerfsError, ObjectNotFoundError, StoreError
-from ledgerfs.storage.concurrent_reads import read_in_threads
 from ledgerfs.storage.credentials import without_credentials
 from ledgerfs.storage.descriptors import write_all
-from ledgerfs.storage.failures import replaced, short_body, short_object, status_of, translate
+from ledgerfs.storage.failures import replaced, status_of, translate, wrong_length
 from ledgerfs.storage.fsspec_handle import FsspecHandle
 from ledgerfs.storage.generic.info import seconds_of, stat_of_info
 from ledgerfs.storage.generic.obstore_client import CloudClient, cloud_client
 from ledgerfs.storage.generic.writes import FsspecWrites
 from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.storage.obstore_gets import UnexplainedError, is_usable
-from ledgerfs.storage.reading_threads import FILESYSTEM_THREADS, read_at_once
+from ledgerfs.storage.ordered_map import ordered_map
+from ledgerfs.storage.reading_threads import FILESYSTEM_THREADS, outcome_of, read_at_once
 from ledgerfs.storage.retries import Tries, retry
 from ledgerfs.storage.sent_requests import Asked, Sent
 from ledgerfs.storage.traffic import Traffic
@@ -39,6 +40,7 @@ _log = logging.getLogger("ledgerfs.store")
 Result = TypeVar("Result")
 
 _WITHOUT_FOLDERS = (("gcsfs.core", "GCSFileSystem"), ("adlfs.spec", "AzureBlobFileSystem"))
+_THREADS = 16
 _METADATA_KEYS = ("metadata", "Metadata")
 
 
@@ -134,9 +136,8 @@ class FsspecStore:
 
     def read_many(self, requests: Iterable[ReadRequest]) -> Iterator[bytes | LedgerfsError]:
         """Read in threads, even with asynchronous filesystems, since some of them wrap a synchronous one."""
-        if self._in_memory:
-            return (self._outcome(request) for request in requests)
-        return read_in_threads(self.read, requests)
+        outcome = partial(outcome_of, self.read)
+        return map(outcome, requests) if self._in_memory else ordered_map(outcome, requests, _THREADS, "ledgerfs-read")
 
     def _sized(self, info: Mapping[str, Any]) -> ObjectStat:
         """Return the listed object; if the listing has no sizes (HTTP), with a request for the object itself."""
@@ -148,12 +149,6 @@ class FsspecStore:
                 "this store does not tell the sizes of objects, which reading needs", key=str(info["name"])
             )
         return stat_of_info({**info, **single, "name": info["name"]})
-
-    def _outcome(self, request: ReadRequest) -> bytes | LedgerfsError:
-        try:
-            return self.read(request)
-        except LedgerfsError as error:
-            return error
 
     def _ask(self, asked: Asked, exchange: Callable[[Sent], Result]) -> Result:
         """Make one request, with the retries of `retries`; all errors are ours."""
@@ -253,16 +248,11 @@ class FsspecStore:
         return data
 
     def _wrong_length(self, request: ReadRequest, got: int) -> LedgerfsError:
-        """Return the error for a body of the wrong length; the object may have been replaced."""
+        """Return the error for a body of the wrong length."""
         try:
-            stat = self.head(request.key).stat
+            return wrong_length(request, self.head(request.key).stat, got)
         except LedgerfsError as error:
             return error
-        if request.version and stat.version != request.version:
-            return replaced(request.key, request.start)
-        if got < request.end - request.start and stat.size < request.end:
-            return short_object(request.key, request.start, stat.size)
-        return short_body(request.key, request.start, request.end - request.start, got)
 
     def _path(self, key: str) -> str:
         return f"{self._root}/{key}"

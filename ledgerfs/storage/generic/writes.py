@@ -21,17 +21,14 @@ from ledgerfs.storage.traffic import Traffic
 
 _log = logging.getLogger("ledgerfs.store")
 
-_METADATA_OPTION = {
-    ("gcsfs.core", "GCSFileSystem"): "metadata",
-    ("adlfs.spec", "AzureBlobFileSystem"): "metadata",
-}
-"""Each filesystem's option for the user metadata of an object that is written."""
+_WITH_METADATA = (("gcsfs.core", "GCSFileSystem"), ("adlfs.spec", "AzureBlobFileSystem"))
+"""Filesystems with an option ``metadata``, for the user metadata of an object that is written."""
 
 
 class FsspecWrites:
     """`WritableStore` of a folder of a filesystem."""
 
-    __slots__ = ("_handle", "_option", "_root", "_traffic")
+    __slots__ = ("_handle", "_root", "_traffic", "keeps_metadata")
 
     smallest_part = 1
     most_parts = 2**31 - 1
@@ -41,12 +38,7 @@ class FsspecWrites:
         self._handle = handle
         self._root = root
         self._traffic = traffic
-        self._option = next((name for kind, name in _METADATA_OPTION.items() if handle.is_kind(*kind)), None)
-
-    @property
-    def keeps_metadata(self) -> bool:
-        """Whether this filesystem's option for user metadata is known."""
-        return self._option is not None
+        self.keeps_metadata = any(handle.is_kind(*kind) for kind in _WITH_METADATA)
 
     def make_folder(self) -> None:
         """Make the folder if it does not exist; not in object stores, whose top folders are buckets."""
@@ -60,9 +52,8 @@ class FsspecWrites:
     def begin_upload(self, key: str, metadata: Mapping[str, str], part_size: int) -> "FsspecUpload":  # noqa: ARG002
         """Return an upload, which opens its file when the first part ends."""
         path, fs = f"{self._root}/{key}", self._handle.fs
-        if self._option is None:
-            return FsspecUpload(fs, path, key, {}, self._traffic)
-        return FsspecUpload(fs, path, key, {self._option: dict(metadata)}, self._traffic, is_hidden=True)
+        options = {"metadata": dict(metadata)} if self.keeps_metadata else {}
+        return FsspecUpload(fs, path, key, options, self._traffic, is_hidden=self.keeps_metadata)
 
     def put(self, key: str, data: bytes, metadata: Mapping[str, str]) -> ObjectStat:
         """Write an object as an upload of one part."""
@@ -119,7 +110,7 @@ class FsspecUpload:
         options: dict[str, Any],
         traffic: Traffic,
         *,
-        is_hidden: bool = False,
+        is_hidden: bool,
     ) -> None:
         self._fs = fs
         self._path = path

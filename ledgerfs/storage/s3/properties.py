@@ -6,13 +6,15 @@ default encryption, no content type and, if copied in parts, no tags. An object 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from ledgerfs.errors import AccessDeniedError, LedgerfsError, ObjectNotFoundError, StoreError, UnsupportedWriteError
-from ledgerfs.storage.failures import answer_of, status_of
-from ledgerfs.storage.s3.requests import S3Requests
+from ledgerfs.storage.failures import code_of, status_of
 from ledgerfs.storage.sent_requests import Asked
+
+if TYPE_CHECKING:
+    from ledgerfs.storage.s3.store import S3Store
 
 _CARRIED = (
     "BucketKeyEnabled",
@@ -61,7 +63,7 @@ class S3Properties:
         return names if sorted(self.tags) == sorted(other.tags) else [*names, "tags"]
 
 
-def read_properties(store: S3Requests, key: str, version: str) -> S3Properties:
+def read_properties(store: "S3Store", key: str, version: str) -> S3Properties:
     """Ask for the properties of an object of version ``version`` (``""``: any), with a HEAD and a GET of its tags.
 
     Raises `UnsupportedWriteError` if a copy would lose something, `AccessDeniedError` if reading its tags is not allowed, and
@@ -90,14 +92,14 @@ def _require_copyable(key: str, head: Mapping[str, Any]) -> None:
         )
 
 
-def _tags_of(store: S3Requests, key: str) -> tuple[tuple[str, str], ...]:
+def _tags_of(store: "S3Store", key: str) -> tuple[tuple[str, str], ...]:
     try:
         answer = store.request(Asked("GET", key), "get_object_tagging", Key=key)
     except ObjectNotFoundError:
         raise
     except (AccessDeniedError, StoreError) as error:
         cause = error.__cause__ or error
-        if status_of(cause) == 501 or answer_of(cause).get("Error", {}).get("Code") in _UNKNOWN_TO_STORE:
+        if status_of(cause) == 501 or code_of(cause) in _UNKNOWN_TO_STORE:
             return ()  # a store without tags
         kind: type[LedgerfsError] = type(error)
         reason = f"user metadata cannot be changed without a loss: its tags cannot be read (s3:GetObjectTagging): {error.reason}"

@@ -5,45 +5,20 @@ the object is asked for before, too (`require_absent`), and once more when an an
 """
 
 import hashlib
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ledgerfs.errors import LedgerfsError, ObjectExistsError, ObjectNotFoundError, StoreError
-from ledgerfs.storage.failures import answer_of, status_of
-from ledgerfs.storage.objects import ObjectHead, ReadRequest
+from ledgerfs.storage.failures import code_of, status_of
 from ledgerfs.storage.sent_requests import Asked
+
+if TYPE_CHECKING:
+    from ledgerfs.storage.s3.store import S3Store
 
 _REFUSED = frozenset({409, 412})
 _UNKNOWN_CONDITION = frozenset({"NotImplemented", "InvalidArgument", "UnsupportedArgument"})
 
 
-class S3Requests(Protocol):
-    """The requests that writing needs of the store."""
-
-    def request(
-        self,
-        asked: Asked,
-        operation: str,
-        is_wanted: Callable[[], bool] = lambda: True,
-        **arguments: Any,  # noqa: ANN401  (botocore's)
-    ) -> dict[str, Any]:
-        """Make one request, with retries as long as it is wanted."""
-        ...
-
-    def head(self, key: str) -> ObjectHead:
-        """Ask for one object."""
-        ...
-
-    def read(self, request: ReadRequest) -> bytes:
-        """Read bytes of an object."""
-        ...
-
-    def relative(self, name: str) -> str | None:
-        """Return the key of an object by its whole name."""
-        ...
-
-
-def create(store: S3Requests, asked: Asked, operation: str, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401
+def create(store: "S3Store", asked: Asked, operation: str, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401
     """Make a request that creates an object if it does not exist; raises `ObjectExistsError` if it does.
 
     The caller has called `require_absent` before.
@@ -59,7 +34,7 @@ def create(store: S3Requests, asked: Asked, operation: str, **arguments: Any) ->
     return store.request(asked, operation, **arguments)
 
 
-def require_absent(store: S3Requests, key: str) -> None:
+def require_absent(store: "S3Store", key: str) -> None:
     """Raise `ObjectExistsError` if the object exists."""
     try:
         store.head(key)
@@ -88,4 +63,4 @@ def etag_of_parts(etags: list[str]) -> str | None:
 def is_unknown_condition(error: LedgerfsError) -> bool:
     """Whether a store refused a request because it does not support the condition in it."""
     cause = error.__cause__ or error
-    return status_of(cause) == 501 or answer_of(cause).get("Error", {}).get("Code") in _UNKNOWN_CONDITION
+    return status_of(cause) == 501 or code_of(cause) in _UNKNOWN_CONDITION

@@ -8,7 +8,6 @@ checksums that stores keep, which obstore does not (``is_checked``).
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ledgerfs.errors import AccessDeniedError, BucketNotFoundError, LedgerfsError, ObjectNotFoundError
@@ -16,7 +15,7 @@ from ledgerfs.formats.buffers import Buffer
 from ledgerfs.storage.concurrent_reads import read_in_loop
 from ledgerfs.storage.credentials import without_credentials
 from ledgerfs.storage.descriptors import write_all
-from ledgerfs.storage.failures import replaced, short_body, short_object, status_of, translate
+from ledgerfs.storage.failures import status_of, translate, wrong_length
 from ledgerfs.storage.fsspec_handle import FsspecHandle
 from ledgerfs.storage.idle_timeout import Silence, bounded
 from ledgerfs.storage.listed_pages import ListedPage, PagePosition, each_key_once
@@ -162,16 +161,6 @@ class S3Store:
         finally:
             future.cancel()  # for Ctrl-C, which ends the waiting alone
 
-    @contextmanager
-    def _noting_answers(self) -> Iterator[None]:
-        """Remember whether the store ever answered."""
-        try:
-            yield
-        except Exception as error:
-            self._has_answered |= status_of(error) is not None
-            raise
-        self._has_answered = True
-
     async def _read(self, request: ReadRequest) -> Buffer:
         if request.end <= request.start:
             return b""
@@ -261,16 +250,11 @@ class S3Store:
             body.close()
 
     async def _out_of_range(self, request: ReadRequest) -> LedgerfsError:
-        """Return the error for a range beyond the end of the object, which may have been replaced."""
+        """Return the error for a range beyond the end of the object."""
         try:
-            stat = (await self._head(request.key)).stat
+            return wrong_length(request, (await self._head(request.key)).stat, 0)
         except LedgerfsError as error:
             return error
-        if request.version and stat.version != request.version:
-            return replaced(request.key, request.start)
-        if stat.size < request.end:
-            return short_object(request.key, request.start, stat.size)
-        return short_body(request.key, request.start, request.end - request.start, 0)
 
     async def _ask(
         self, asked: Asked, exchange: Exchange[Result], is_wanted: Callable[[], bool] = lambda: True
@@ -300,22 +284,23 @@ class S3Store:
         self._obstore.forget()
 
     async def _try(self, fs: Any, asked: Asked, tries: Tries, exchange: Exchange[Result]) -> Result:  # noqa: ANN401
-        with Sent(asked, self.traffic, tries.number) as sent, self._noting_answers():
-            async with bounded(tries, asked) as silence:
-                return await exchange(fs, sent, silence)
+        with Sent(asked, self.traffic, tries.number) as sent:
+            try:
+                async with bounded(tries, asked) as silence:
+                    result = await exchange(fs, sent, silence)
+            except Exception as error:
+                self._has_answered |= status_of(error) is not None
+                raise
+        self._has_answered = True
+        return result
 
     async def _call(self, fs: Any, operation: str, **arguments: Any) -> Any:  # noqa: ANN401
         """Send one request with the options that s3fs adds to each (payer, encryption keys), without its retries."""
         method = getattr(await fs.get_s3(self._bucket), operation)
         try:
-            return await method(**self._arguments(fs, method, **arguments))
+            return await method(**fs._get_s3_method_kwargs(method, Bucket=self._bucket, **arguments))  # noqa: SLF001
         except Exception as error:
             raise _translated(error) from error
-
-    def _arguments(self, fs: Any, method: Any, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401
-        """Return the arguments of a request with those that s3fs adds."""
-        added: dict[str, Any] = fs._get_s3_method_kwargs(method, Bucket=self._bucket, **arguments)  # noqa: SLF001
-        return added
 
     def _folders(self, page: dict[str, Any]) -> list[ObjectStat]:
         return [

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, wait
 from threading import main_thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,8 +14,11 @@ from ledgerfs.formats.buffers import Buffer
 from ledgerfs.storage.failures import uncertain
 from ledgerfs.storage.objects import ObjectStat
 from ledgerfs.storage.reading_threads import ReadingThreads
-from ledgerfs.storage.s3.requests import S3Requests, create, etag_of_parts, require_absent
+from ledgerfs.storage.s3.requests import create, etag_of_parts, require_absent
 from ledgerfs.storage.sent_requests import Asked
+
+if TYPE_CHECKING:
+    from ledgerfs.storage.s3.store import S3Store
 
 _log = logging.getLogger("ledgerfs.store")
 
@@ -35,7 +38,7 @@ class S3Upload:
     __slots__ = ("_etags", "_free", "_is_ended", "_is_over", "_key", "_metadata", "_numbers", "_part", "_part_size", "_sent", "_size",
                  "_store", "_token", "_under_way", "_used")  # fmt: skip
 
-    def __init__(self, store: S3Requests, key: str, metadata: Mapping[str, str], part_size: int) -> None:
+    def __init__(self, store: "S3Store", key: str, metadata: Mapping[str, str], part_size: int) -> None:
         self._store = store
         self._key = key
         self._metadata = dict(metadata)

@@ -1,17 +1,20 @@
 """Writing to S3-speaking stores: uploads in parts, and small objects in one request; neither overwrites another object."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ledgerfs.errors import BucketNotFoundError, LedgerfsError, ObjectExistsError, ObjectNotFoundError, StoreError
-from ledgerfs.storage.failures import answer_of, replaced, uncertain
+from ledgerfs.storage.failures import code_of, replaced, uncertain
 from ledgerfs.storage.listed_pages import stalled_listing
 from ledgerfs.storage.object_writes import UnfinishedUpload
 from ledgerfs.storage.objects import ObjectStat, ReadRequest
 from ledgerfs.storage.s3.properties import read_properties
-from ledgerfs.storage.s3.requests import S3Requests, create, is_unknown_condition, require_absent
+from ledgerfs.storage.s3.requests import create, is_unknown_condition, require_absent
 from ledgerfs.storage.s3.upload import S3Upload
 from ledgerfs.storage.sent_requests import Asked
+
+if TYPE_CHECKING:
+    from ledgerfs.storage.s3.store import S3Store
 
 _SMALLEST_PART = 5 << 20
 _MOST_PARTS = 10_000
@@ -29,7 +32,7 @@ class S3Writes:
     keeps_metadata = True
     can_set_metadata = True
 
-    def __init__(self, store: S3Requests) -> None:
+    def __init__(self, store: "S3Store") -> None:
         self._store = store
 
     def make_folder(self) -> None:
@@ -72,7 +75,7 @@ class S3Writes:
         try:
             self._store.request(Asked("DELETE", key), "delete_object", Key=key)
         except ObjectNotFoundError as error:
-            if answer_of(error.__cause__ or error).get("Error", {}).get("Code") == "NoSuchBucket":
+            if code_of(error.__cause__ or error) == "NoSuchBucket":
                 raise BucketNotFoundError("no such bucket", key=key) from error
 
     def set_metadata(self, stat: ObjectStat, metadata: Mapping[str, str]) -> None:

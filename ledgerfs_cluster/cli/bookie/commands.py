@@ -8,8 +8,8 @@ import click
 
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import json_option, metadata_option, storage_option, storage_options_of
-from ledgerfs.cli.output import human_size, print_json, progress, say, show, table
-from ledgerfs.display import printable
+from ledgerfs.cli.output import print_json, progress, say, show, table
+from ledgerfs.display import human_size, printable
 
 if TYPE_CHECKING:
     from ledgerfs_cluster.disks.index import DiskIndex

@@ -8,9 +8,9 @@ from ledgerfs.catalog.time_arguments import iso_time
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.group import conclude
 from ledgerfs.cli.options import json_option, parsed_options
-from ledgerfs.cli.output import human_size, minute, print_json, progress, say
+from ledgerfs.cli.output import minute, print_json, progress, say
 from ledgerfs.cli.parameter_types import Duration
-from ledgerfs.display import printable
+from ledgerfs.display import human_size, printable
 from ledgerfs_cluster.cli.cluster.source import (
     bookies_of,
     ledgers_text,

@@ -7,9 +7,9 @@ import click
 from ledgerfs.catalog.time_arguments import iso_time
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import json_option
-from ledgerfs.cli.output import human_size, minute, say
+from ledgerfs.cli.output import minute, say
 from ledgerfs.cli.parameter_types import Duration
-from ledgerfs.display import printable
+from ledgerfs.display import human_size, printable
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs_cluster.cli.cluster.source import (
     broker_defaults,

@@ -9,8 +9,9 @@ import click
 from ledgerfs.catalog.time_arguments import iso_time
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import json_option, target_option, target_options_of
-from ledgerfs.cli.output import human_size, print_json, progress, say
+from ledgerfs.cli.output import print_json, progress, say
 from ledgerfs.cli.parameter_types import LocalPath
+from ledgerfs.display import human_size
 from ledgerfs_cluster.cli.cluster.source import access_options, bookies_of, opened_cluster, say_some
 from ledgerfs_cluster.cli.end_signals import at_end_signals
 
@@ -25,7 +26,7 @@ from ledgerfs_cluster.cli.end_signals import at_end_signals
     "--keep", type=click.IntRange(min=1), default=720, show_default=True, metavar="NUMBER",
     help="With --to: how many dumps of this cluster stay, the newest ones.",
 )  # fmt: skip
-@target_option
+@target_option("the bucket of --to")
 @access_options
 @json_option
 @click.pass_context

@@ -5,7 +5,8 @@ import click
 from ledgerfs.catalog.time_arguments import iso_time
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import json_option, storage_option, storage_options_of
-from ledgerfs.cli.output import human_size, say
+from ledgerfs.cli.output import say
+from ledgerfs.display import human_size
 from ledgerfs_cluster.cli.rows import cell, print_rows
 
 

@@ -9,8 +9,8 @@ import click
 from ledgerfs.catalog.time_arguments import iso_time
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import json_option, storage_options_of
-from ledgerfs.cli.output import human_size, minute, print_json, progress, say, show, table
-from ledgerfs.display import printable, span
+from ledgerfs.cli.output import minute, print_json, progress, say, show, table
+from ledgerfs.display import human_size, printable, span
 from ledgerfs_cluster.cli.cluster.source import (
     access_options,
     bookies_of,

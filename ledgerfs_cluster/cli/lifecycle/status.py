@@ -10,9 +10,9 @@ import click
 from ledgerfs.catalog.time_arguments import iso_time
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import json_option
-from ledgerfs.cli.output import human_size, minute, print_json, say, show, table
+from ledgerfs.cli.output import minute, print_json, say, show, table
 from ledgerfs.cli.parameter_types import LocalPath
-from ledgerfs.display import printable
+from ledgerfs.display import human_size, printable
 from ledgerfs.errors import CorruptMetadataError
 from ledgerfs_cluster.cli.cluster.source import access_options, opened_cluster
 from ledgerfs_cluster.cli.lifecycle.policy import Policy, policy_or_cluster

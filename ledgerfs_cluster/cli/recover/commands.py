@@ -8,8 +8,8 @@ import click
 
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import bucket_argument, json_option
-from ledgerfs.cli.output import human_size, print_json, progress, say, show, table
-from ledgerfs.display import printable
+from ledgerfs.cli.output import print_json, progress, say, show, table
+from ledgerfs.display import human_size, printable
 from ledgerfs_cluster.cli.recover.request import (
     into_cluster,
     into_of,

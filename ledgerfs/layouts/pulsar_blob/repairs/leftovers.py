@@ -107,7 +107,7 @@ def foreign_format(metadata: Mapping[str, str] | None) -> str | None:
 
 
 def _look_at_object(survey: Survey, ref: LedgerRef, role: str) -> list[Repair]:
-    key = ref.object("data").key if role == "data" else ref.object("index").key
+    key = ref.object(role).key
     try:
         head = survey.store.head(key)
     except StoreUnreachableError:
@@ -124,15 +124,7 @@ def look_at_lost(survey: Survey, lost: LedgerRef) -> Iterator[Repair]:
     head = survey.store.head(lost.object("index").key)
 
     def found(severity: Severity, reason: str, action: DeleteObject | None = None) -> Repair:
-        return Repair(
-            INDEX_WITHOUT_DATA,
-            severity,
-            reason,
-            lost.object("index").key,
-            lost.ledger_id,
-            topic_of(lost.managed_ledger),
-            action,
-        )
+        return Repair(INDEX_WITHOUT_DATA, severity, reason, head.stat.key, lost.ledger_id, lost.topic, action)
 
     if (refusal := _refusal(survey, lost)) is not None:
         yield found(

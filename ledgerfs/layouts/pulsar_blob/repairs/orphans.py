@@ -1,6 +1,6 @@
 """Repairs of data objects without a readable index: whole ledgers except for the index, garbage, or neither as far as can be proved."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ledgerfs.catalog.catalog_findings import severity_of
@@ -108,31 +108,16 @@ def _by_itself(survey: Survey, orphan: _Orphan, differences: list[str]) -> Itera
         yield orphan.loss(f"its index cannot be rebuilt: {refusal}")
         return
     reason = f"whole: entries 0 to {walk.entries - 1}, {walk.length} bytes of them"
-    yield orphan.loss(reason, name, rebuild(survey, orphan.key, orphan.head, walk, name))
+    yield orphan.loss(reason, name, _rebuild(survey, orphan.key, orphan.head, name, rebuilt_index(walk, name)))
     yield from lost_metadata(survey, orphan.head, name, "data", orphan.key.ledger_id)
 
 
-def rebuild(
-    survey: Survey,
-    key: LedgerKey,
-    head: ObjectHead,
-    walk: DataWalk,
-    managed_ledger: str,
-    *,
-    content: bytes | None = None,
-) -> RebuildIndex:
+def _rebuild(survey: Survey, key: LedgerKey, head: ObjectHead, managed_ledger: str, content: bytes) -> RebuildIndex:
     """Return the action that puts the index of a whole data object, with the data object's user metadata."""
-    if content is None:
-        content = rebuilt_index(walk, managed_ledger)
-    metadata = index_metadata(head.metadata, managed_ledger)
+    metadata = {**completed_user_metadata(head.metadata, managed_ledger), "role": "index"}
     known = claimants(survey.catalog, key.ledger_id)
     named = managed_ledger if managed_ledger == survey.managed_ledger else None
     return RebuildIndex(head.stat, key, content, metadata, known, survey.list_all, named)
-
-
-def index_metadata(data_metadata: Mapping[str, str] | None, managed_ledger: str) -> dict[str, str]:
-    """Return the user metadata of an index object."""
-    return {**completed_user_metadata(data_metadata, managed_ledger), "role": "index"}
 
 
 def why_not_known(survey: Survey, key: LedgerKey, walk: DataWalk, name: str | None) -> str | None:
@@ -193,7 +178,7 @@ def _replaced(survey: Survey, bad: BadIndex, damaged: ObjectHead, data: ObjectHe
         reason = f"{bad.error.reason}; it cannot be rebuilt from the data object: {refusal}"
         yield Repair(UNREADABLE_INDEX, Severity.DAMAGE, reason, key.index_key, key.ledger_id, topic)
         return
-    action = ReplaceIndex(stat, rebuild(survey, key, data, walk, name, content=rebuilt_index(walk, name, told)))
+    action = ReplaceIndex(stat, _rebuild(survey, key, data, name, rebuilt_index(walk, name, told)))
     reason = (
         f"{bad.error.reason}; its data object is whole: entries 0 to {walk.entries - 1}, {walk.length} bytes of them"
     )

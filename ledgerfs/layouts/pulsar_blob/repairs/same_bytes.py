@@ -50,12 +50,6 @@ def _why_not_among_records(survey: Survey, orphan: ObjectStat, copy: LedgerRef) 
     return None
 
 
-def is_same_object(survey: Survey, one: ObjectStat, other: ObjectStat) -> bool:
-    """Whether two objects have the same bytes."""
-    pair = (_object(survey, stat, stat.size) for stat in (one, other))
-    return one.size == other.size and first_difference(*pair) is None
-
-
 def first_difference(left: Iterator[memoryview], right: Iterator[memoryview]) -> int | None:
     """Return the offset of the first byte of ``left`` that ``right`` does not have there; None if it has them all."""
     position, mine, theirs = 0, memoryview(b""), memoryview(b"")
@@ -88,7 +82,7 @@ def one_of_each(survey: Survey, repairs: Iterable[Repair]) -> list[Repair]:
     found = list(repairs)
     makers: dict[tuple[int | None, str | None], list[Repair]] = {}
     for repair in found:
-        if rebuilt_data(repair) is not None:
+        if _rebuilding(repair) is not None:
             makers.setdefault((repair.ledger_id, repair.topic), []).append(repair)
     settled: dict[int, Repair] = {}
     for conflicts in makers.values():
@@ -99,13 +93,8 @@ def one_of_each(survey: Survey, repairs: Iterable[Repair]) -> list[Repair]:
     return _knowing_each_other([settled.get(id(repair), repair) for repair in found])
 
 
-def rebuilt_data(repair: Repair) -> ObjectStat | None:
-    """Return the data object for which a repair makes an index; None if it makes none."""
-    action = _rebuilding(repair)
-    return None if action is None else action.data
-
-
 def _rebuilding(repair: Repair) -> RebuildIndex | None:
+    """Return the action with which a repair makes an index; None if it makes none."""
     action = repair.action.rebuilt if isinstance(repair.action, ReplaceIndex) else repair.action
     return action if isinstance(action, RebuildIndex) else None
 
@@ -127,7 +116,7 @@ def _knowing_each_other(repairs: list[Repair]) -> list[Repair]:
 
 
 def _with_one_index(survey: Survey, conflicts: list[Repair]) -> list[Repair]:
-    first, *others = [stat for stat in map(rebuilt_data, conflicts) if stat is not None]
+    first, *others = [action.data for action in map(_rebuilding, conflicts) if action is not None]
     if all(_is_same(survey, first, other) for other in others):
         reason = f"the same bytes as {first.key}, whose index is made; `repair` looks at it again when that is there"
         return [
@@ -143,8 +132,10 @@ def _with_one_index(survey: Survey, conflicts: list[Repair]) -> list[Repair]:
 
 
 def _is_same(survey: Survey, one: ObjectStat, other: ObjectStat) -> bool:
+    """Whether two objects have the same bytes."""
+    pair = (_object(survey, stat, stat.size) for stat in (one, other))
     try:
-        return is_same_object(survey, one, other)
+        return one.size == other.size and first_difference(*pair) is None
     except StoreUnreachableError:
         raise
     except LedgerfsError:
