@@ -26,7 +26,7 @@ from interop.processes import Processes
 from interop.s3_server import BUCKET, S3Server
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.writing.copy_ledgers import copy_ledgers
-from ledgerfs.writing.imports import ArrowRows, import_rows
+from ledgerfs.writing.imports import import_rows
 from ledgerfs.writing.sources import RecordFile
 from ledgerfs.writing.write import Wanted, write_ledger
 
@@ -99,7 +99,7 @@ def offload(source: str, options: dict[str, Any], check: bool) -> Callable[[], i
 def import_file(path: str, target: str, batch: int, compression: str) -> Callable[[], int]:
     """Write the rows of a Parquet file as a ledger; the work returns their number."""
     write = partial(import_rows, open_bucket(target), batch=batch, compression=compression)
-    write(ArrowRows.of(pa.table({"key": ["k"], "value": [b"v"]})), "public/default/warm")
+    write(pa.table({"key": ["k"], "value": [b"v"]}), "public/default/warm")
     rows: int = pa.parquet.read_metadata(path).num_rows
 
     def work() -> int:

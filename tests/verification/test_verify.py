@@ -192,8 +192,8 @@ def test_a_lying_header_length_costs_no_memory(tmp_path: Path) -> None:
         sparse.truncate(lying.data_length)
     bucket = open_bucket(url)
     assert verify(bucket).is_damaged
-    # What threads of earlier tests still take is in one of them, what this takes in each.
-    assert min(_peak_of_verify(bucket) for _ in range(3)) < 8 << 20
+    # What threads of earlier tests still take is in one of them, what this takes in each: windows of 8 MiB, not the 2 GiB.
+    assert min(_peak_of_verify(bucket) for _ in range(3)) < 24 << 20
 
 
 def _peak_of_verify(bucket: Bucket) -> int:
