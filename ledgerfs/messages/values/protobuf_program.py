@@ -1,43 +1,47 @@
-"""The program of a Protobuf schema: what is done with each field, in tables by their numbers.
+"""The program of a Protobuf schema: the columns of its message, and an instruction for each field.
 
-Values are read as those of the reader's schema, by the numbers of fields, as Protobuf itself does: with the writer's schema it is the same,
-but for fields of one number whose kinds have nothing to do with each other, which Protobuf would take for other values. These are an error
-of the values that have them.
+Values are read by the reader's schema, by the numbers of fields, as Protobuf itself does. The writer's schema adds one check: where fields
+of one number have kinds that do not fit, Protobuf would return wrong values, so a value that has such a field is an error.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 
+from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.schemas.protobuf_schema import Field, Kind, Message, ProtobufSchema
-from ledgerfs.messages.values.protobuf_columns import columns_of
-from ledgerfs.messages.values.protobuf_kernel import DO, FIXED_REASONS, INSTRUCTION, TABLE, Do, Wire
-from ledgerfs.messages.values.value_columns import Column, Items, Leaf, Nullable, Numbering, Pairs, Struct
+from ledgerfs.messages.values.protobuf_kernel import DO, FIELDS, FIXED_REASONS, NUMBER, Do, Wire
+from ledgerfs.messages.values.value_columns import Column, Items, Nullable, Numbering, Pairs, Struct, Words
 from ledgerfs.messages.values.value_program import Reason
 
-_READ_BY = {
-    Kind.DOUBLE: (Do.FIXED64, Wire.FIXED64),
-    Kind.FLOAT: (Do.FIXED32, Wire.FIXED32),
-    Kind.INT64: (Do.VARINT, Wire.VARINT),
-    Kind.UINT64: (Do.VARINT, Wire.VARINT),
-    Kind.INT32: (Do.VARINT, Wire.VARINT),
-    Kind.FIXED64: (Do.FIXED64, Wire.FIXED64),
-    Kind.FIXED32: (Do.FIXED32, Wire.FIXED32),
-    Kind.BOOL: (Do.VARINT, Wire.VARINT),
-    Kind.STRING: (Do.SPAN, Wire.SPAN),
-    Kind.GROUP: (Do.RAW, Wire.GROUP),
-    Kind.MESSAGE: (Do.RAW, Wire.SPAN),
-    Kind.BYTES: (Do.SPAN, Wire.SPAN),
-    Kind.UINT32: (Do.VARINT, Wire.VARINT),
-    Kind.ENUM: (Do.ENUM, Wire.VARINT),
-    Kind.SFIXED32: (Do.FIXED32, Wire.FIXED32),
-    Kind.SFIXED64: (Do.FIXED64, Wire.FIXED64),
-    Kind.SINT32: (Do.ZIGZAG32, Wire.VARINT),
-    Kind.SINT64: (Do.ZIGZAG64, Wire.VARINT),
+_DEPTHS = (64, 16, 8, 4, 3, 2)
+"""How many messages inside each other become columns: the first of these that makes not too many of them."""
+_MOST_COLUMNS = 1 << 13
+_KINDS = {
+    Kind.DOUBLE: (Do.NUMBER, Wire.FIXED64, Words.DOUBLE_BITS, pa.float64()),
+    Kind.FLOAT: (Do.NUMBER, Wire.FIXED32, Words.FLOAT_BITS, pa.float32()),
+    Kind.INT64: (Do.NUMBER, Wire.VARINT, Words.INTEGER, pa.int64()),
+    Kind.UINT64: (Do.NUMBER, Wire.VARINT, Words.INTEGER, pa.uint64()),
+    Kind.INT32: (Do.NUMBER, Wire.VARINT, Words.INTEGER, pa.int32()),
+    Kind.FIXED64: (Do.NUMBER, Wire.FIXED64, Words.INTEGER, pa.uint64()),
+    Kind.FIXED32: (Do.NUMBER, Wire.FIXED32, Words.INTEGER, pa.uint32()),
+    Kind.BOOL: (Do.NUMBER, Wire.VARINT, Words.BOOLEAN, pa.bool_()),
+    Kind.STRING: (Do.SPAN, Wire.SPAN, Words.TEXT, pa.string()),
+    Kind.GROUP: (Do.RAW, Wire.GROUP, Words.BYTES, pa.binary()),
+    Kind.MESSAGE: (Do.RAW, Wire.SPAN, Words.BYTES, pa.binary()),
+    Kind.BYTES: (Do.SPAN, Wire.SPAN, Words.BYTES, pa.binary()),
+    Kind.UINT32: (Do.NUMBER, Wire.VARINT, Words.INTEGER, pa.uint32()),
+    Kind.ENUM: (Do.ENUM, Wire.VARINT, Words.INTEGER, pa.int32()),
+    Kind.SFIXED32: (Do.NUMBER, Wire.FIXED32, Words.INTEGER, pa.int32()),
+    Kind.SFIXED64: (Do.NUMBER, Wire.FIXED64, Words.INTEGER, pa.int64()),
+    Kind.SINT32: (Do.ZIGZAG32, Wire.VARINT, Words.INTEGER, pa.int32()),
+    Kind.SINT64: (Do.ZIGZAG64, Wire.VARINT, Words.INTEGER, pa.int64()),
 }
+"""Kinds as leaves: messages that stay bytes, and enums whose names are not known, included."""
 _ALIKE = (
     {Kind.INT32, Kind.UINT32, Kind.INT64, Kind.UINT64, Kind.BOOL, Kind.ENUM},
     {Kind.SINT32, Kind.SINT64},
@@ -51,31 +55,27 @@ _ALIKE = (
 
 @dataclass(frozen=True, slots=True)
 class ProtobufProgram:
-    """What the kernel is given.
+    """The input of the kernel.
 
     Attributes
     ----------
     code
-        Instructions, one a field, shape (n, 8).
-    messages
-        For each message where its fields are in ``fields``, shape (n, 4): begin and number of those that are found by their number, begin
-        and number of those that are searched for.
-    fields
-        Instructions by the numbers of fields; then pairs of both.
+        Instructions, one a field, the outermost message last; shape (n, 9).
+    numbers
+        The field's number of each instruction.
     tables
-        What instructions refer to.
+        Numbers that instructions refer to.
     roots
         Each node outside lists, and its words.
     column, nodes
-        What the values become.
+        The columns of the values.
     reasons
         Texts of the reasons from `Reason.OF_PROGRAM` on.
 
     """
 
     code: Int64
-    messages: Int64
-    fields: Int64
+    numbers: Int64
     tables: Int64
     roots: Int64
     column: Struct
@@ -86,15 +86,21 @@ class ProtobufProgram:
 def protobuf_program(writer: ProtobufSchema, reader: ProtobufSchema | None = None) -> ProtobufProgram:
     """Return the program that reads messages of ``writer`` as those of ``reader``, its own without one.
 
-    Raises `InvalidSchemaError` for a schema with more columns than any real one.
+    The nodes of each column are numbered one after the other, a list before its items. A message inside its own definition stays bytes, and
+    so do messages so deep inside that there would be more than 8,192 columns. Raises `InvalidSchemaError` for far too many outside of them.
     """
-    wanted = writer if reader is None else reader
-    column, nodes = columns_of(wanted)
-    by_list: dict[int, list[int]] = defaultdict(list)
-    for node, inside in enumerate(nodes.levels):
-        by_list[inside].append(node)
-    maker = _Maker(writer, wanted, nodes, by_list)
-    maker.add_message(wanted.messages[wanted.root], column, writer.messages[writer.root])
+    wanted = reader or writer
+    for most_depth in _DEPTHS:
+        with suppress(InvalidSchemaError):
+            program = _program(writer, wanted, most_depth)
+            if len(program.nodes.sizes) <= _MOST_COLUMNS:
+                return program
+    return _program(writer, wanted, 1)
+
+
+def _program(writer: ProtobufSchema, wanted: ProtobufSchema, most_depth: int) -> ProtobufProgram:
+    maker = _Maker(writer, wanted, most_depth)
+    _, column = maker.add_message(wanted.messages[wanted.root], writer.messages[writer.root], (wanted.root,))
     return maker.program(column)
 
 
@@ -104,64 +110,75 @@ class _Maker:
 
     written: ProtobufSchema
     wanted: ProtobufSchema
-    nodes: Numbering
-    by_list: dict[int, list[int]]
+    most_depth: int
+    nodes: Numbering = field(default_factory=Numbering)
     code: list[list[int]] = field(default_factory=list)
-    messages: list[list[int]] = field(default_factory=lambda: [[0, 0, 0, 0]])
-    fields: list[int] = field(default_factory=list)
     tables: list[int] = field(default_factory=list)
     reasons: list[str] = field(default_factory=lambda: list(FIXED_REASONS))
 
-    def add_message(self, message: Message, column: Struct, written: Message | None) -> int:
-        """Add a message and all inside it; return its row."""
-        row = len(self.messages)
-        self.messages.append([])
+    def add_message(self, message: Message, written: Message | None, inside: tuple[str, ...]) -> tuple[int, Struct]:
+        """Add a message and all inside it; return its first instruction, and its columns. ``inside`` has its name and those around it."""
         theirs = {one.number: one for one in written.fields} if written is not None else {}
-        places = {}
-        for one, (_, part) in zip(message.fields, column.fields, strict=True):
-            places[one.number] = len(self.code)
-            self.code.append([])
-            self.code[places[one.number]] = made = self._instruction(one, part, theirs.get(one.number))
+        first = len(self.code)
+        places = {number: at for at, number in enumerate(sorted(one.number for one in message.fields), first)}
+        self.code += [[] for _ in places]
+        choices: dict[str, int] = {}
+        columns = []
+        for one in message.fields:
+            present = -1
+            if not one.is_repeated and not message.is_map_entry and (one.has_presence or one.oneof is not None):
+                choice = one.oneof or one.name  # a oneof and a field of one message cannot have the same name
+                present = choices[choice] if choice in choices else self.nodes.node()
+                choices[choice] = present
+            column, made = self._field(one, theirs.get(one.number), inside, present)
             if message.is_map_entry and made[DO] == Do.CLOSED_ENUM:
-                made[DO] = Do.ENUM  # the entry of a number that the enum does not have is left out later
-        dense = min(max(places, default=-1) + 1, 4 * len(places) + 16)
-        begin = len(self.fields)
-        self.fields += [places.get(number, -1) for number in range(dense)]
-        sparse = sorted(number for number in places if number >= dense)
-        self.messages[row] = [begin, dense, len(self.fields), len(sparse)]
-        self.fields += [word for number in sparse for word in (number, places[number])]
-        return row
+                made[DO] = Do.ENUM  # `Pairs` removes entries with an unknown number
+            columns.append((one.name, column))
+            self.code[places[one.number]] = made
+        return first, Struct(tuple(columns))
 
-    def _instruction(self, one: Field, column: Column, written: Field | None) -> list[int]:
+    def _field(
+        self, one: Field, written: Field | None, inside: tuple[str, ...], present: int
+    ) -> tuple[Column, list[int]]:
+        """Return the column of a field and its instruction."""
+        column: Column
+        items = self.nodes.node() if one.is_repeated else -1
+        outer = self.nodes.enter(items) if one.is_repeated else -1
+        first = len(self.nodes.sizes)
+        do, wire, words, kind = _KINDS[one.kind]
+        table, count, fields = 0, 0, 0
+        message = self.wanted.messages.get(one.message or "")
+        is_map = message is not None and message.is_map_entry and one.is_repeated
+        if message is not None and (is_map or (message.name not in inside and len(inside) < self.most_depth)):
+            theirs = self.written.messages.get(written.message or "") if written is not None else None
+            node, column = self.add_message(message, theirs, (*inside, message.name))
+            do, fields = Do.MESSAGE, len(message.fields)
+            if one.is_repeated:
+                table, count = self._blanks(items, first)
+            elif one.oneof is not None:
+                table, count = self._cleared(first)
+        elif one.enum is not None:
+            words = Words.CLOSED_ENUM if one.enum.is_closed else Words.OPEN_ENUM
+            column = self.nodes.leaf(words, pa.string(), one.enum.names, one.enum.numbers)
+            node = column.node
+            if one.enum.is_closed:
+                do = Do.CLOSED_ENUM
+                table, count = self._table(one.enum.numbers)
+        else:
+            column = self.nodes.leaf(words, kind)
+            node = column.node
+        if one.is_repeated:
+            self.nodes.leave(outer)
+            if is_map and isinstance(column, Struct):
+                (_, key), (_, value) = column.fields
+                column = Pairs(items, key, value, last_wins=True)
+            else:
+                column = Items(items, column)
+        elif present >= 0:
+            column = Nullable(present, column, one.number)
         if written is not None and not _may_be_read(written, one):
-            made = [-1] * INSTRUCTION
-            made[DO], made[TABLE] = Do.FAIL, self._reason(written, one)
-            return made
-        present, number, items = -1, 0, -1
-        match column:
-            case Nullable():
-                present, number, column = column.node, column.number or 1, column.value
-            case Items():
-                items, column = column.node, column.item
-            case Pairs():
-                items, column = column.node, Struct((("key", column.key), ("value", column.value)))
-        do, wire = _READ_BY[one.kind]
-        node, table, count = -1, 0, 0
-        match column:
-            case Struct():
-                do, inner = Do.MESSAGE, self.wanted.messages[one.message or ""]
-                theirs = self.written.messages.get(written.message or "") if written is not None else None
-                node = self.add_message(inner, column, theirs)
-                if items >= 0:
-                    table, count = self._blanks(items)
-                elif one.oneof is not None:
-                    table, count = self._what_is_cleared(column)
-            case Leaf():
-                node = column.node
-                if one.enum is not None and one.enum.is_closed:
-                    do = Do.CLOSED_ENUM
-                    table, count = self._table(one.enum.numbers)
-        return [do, wire, node, present, number, items, table, count]
+            do, table = Do.FAIL, self._reason(written, one)
+        return column, [do, wire, node, present, one.number, items, table, count, fields]
 
     def _reason(self, written: Field, wanted: Field) -> int:
         text = f"its field {written.number}, {_described(written)}, cannot be read as {_described(wanted)}"
@@ -169,60 +186,34 @@ class _Maker:
             self.reasons.append(text)
         return Reason.OF_PROGRAM + self.reasons.index(text)
 
-    def _table(self, numbers: tuple[int, ...]) -> tuple[int, int]:
-        at = len(self.tables)
+    def _table(self, numbers: Sequence[int]) -> tuple[int, int]:
+        """Add numbers; return where they start, and how many they are."""
         self.tables += numbers
-        return at, len(numbers)
+        return len(self.tables) - len(numbers), len(numbers)
 
-    def _blanks(self, items: int) -> tuple[int, int]:
-        """Add what an item of a list begins with; return where, and how many nodes."""
-        own = self.by_list[items]
-        at, _ = self._table(tuple(word for node in own for word in (node, self.nodes.sizes[node])))
+    def _blanks(self, level: int, first: int = 0) -> tuple[int, int]:
+        """Add the nodes from ``first`` on that are items of a list (-1: of none), with their words; return where, and how many nodes."""
+        sizes, levels = self.nodes.sizes, self.nodes.levels
+        own = [node for node in range(first, len(sizes)) if levels[node] == level]
+        at, _ = self._table([word for node in own for word in (node, sizes[node])])
         return at, len(own)
 
-    def _what_is_cleared(self, column: Struct) -> tuple[int, int]:
-        """Add the nodes of a message, with their words, the list in it that they are in or -1, and whether they are lists."""
-        own = sorted(set(_nodes_in(column)))
-        known = set(own)
-        levels = [self.nodes.levels[node] if self.nodes.levels[node] in known else -1 for node in own]
-        lists = set(levels)
-        rows = ((node, self.nodes.sizes[node], level, node in lists) for node, level in zip(own, levels, strict=True))
-        at, _ = self._table(tuple(int(word) for row in rows for word in row))
+    def _cleared(self, first: int) -> tuple[int, int]:
+        """Add the nodes from ``first`` on, with their words, the list among them that they are in or -1, and whether they are lists."""
+        sizes, levels = self.nodes.sizes, self.nodes.levels
+        own = range(first, len(sizes))
+        lists = set(levels[first:])
+        rows = ((node, sizes[node], levels[node] if levels[node] >= first else -1, node in lists) for node in own)
+        at, _ = self._table([int(word) for row in rows for word in row])
         return at, len(own)
 
     def program(self, column: Struct) -> ProtobufProgram:
         """Return the whole."""
-        roots = [word for node in self.by_list[-1] for word in (node, self.nodes.sizes[node])]
-        return ProtobufProgram(
-            np.array(self.code or [[0] * INSTRUCTION], np.int64),
-            np.array(self.messages, np.int64),
-            np.array(self.fields or [0], np.int64),
-            np.array(self.tables or [0], np.int64),
-            np.array(roots, np.int64),
-            column,
-            self.nodes,
-            tuple(self.reasons),
-        )
-
-
-def _nodes_in(column: Column) -> Iterator[int]:
-    """Yield all nodes of a column, those inside lists as well."""
-    match column:
-        case Leaf():
-            yield column.node
-        case Nullable():
-            yield column.node
-            yield from _nodes_in(column.value)
-        case Items():
-            yield column.node
-            yield from _nodes_in(column.item)
-        case Pairs():
-            yield column.node
-            yield from _nodes_in(column.key)
-            yield from _nodes_in(column.value)
-        case Struct():
-            for _, one in column.fields:
-                yield from _nodes_in(one)
+        at, count = self._blanks(-1)
+        code = np.array([*self.code, [0] * FIELDS + [len(column.fields)]], np.int64)
+        tables = np.array(self.tables or [0], np.int64)
+        numbers, roots = code[:, NUMBER].copy(), tables[at : at + 2 * count].copy()
+        return ProtobufProgram(code, numbers, tables, roots, column, self.nodes, tuple(self.reasons))
 
 
 def _may_be_read(written: Field, wanted: Field) -> bool:

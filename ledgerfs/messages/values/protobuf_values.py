@@ -12,7 +12,7 @@ A message is a struct, with its fields in the order of their declaration.
 * A message inside its own definition stays bytes, and so do those so deep inside that there would be thousands of columns. Well-known
   types are the messages that they are: a ``Timestamp`` has seconds and nanos.
 * What the schema does not know is skipped: unknown fields, extensions, and fields whose type on the wire is another one. A payload that is
-  cut between two fields cannot be told from a shorter one.
+  cut between two fields looks like a shorter one.
 * Text that is not UTF-8 has U+FFFD in its places.
 
 A PROTOBUF schema alone knows fields of the outermost message: messages inside stay bytes, enums numbers, and what is not given is null.
@@ -54,7 +54,7 @@ class ProtobufDecoder:
         """Return an array of the payloads ``data[starts[i] : ends[i]]``, and a reason for each that is null (`ValueDecoder`)."""
         one = self._program
         reasons = reasons_before(starts.size, valid)
-        parts = (one.code, one.messages, one.fields, one.tables, one.roots)
+        parts = (one.code, one.numbers, one.tables, one.roots)
         count = len(one.nodes.sizes)
         scratch = np.empty(STACK, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
         payloads = unwritable(data)
