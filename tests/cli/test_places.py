@@ -43,11 +43,23 @@ def command_line(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
     return run()
 
 
+@for_each("path", NO_PATHS[:-1])
+def test_the_folder_of_an_export(
+    url: str, path: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``-`` is standard output there."""
+    assert command_line("export", url, "orders", path, monkeypatch=monkeypatch) == 2
+    said = capsys.readouterr().err
+    assert "only a path of this machine" in said
+    if "://" in path:
+        assert "ledgerfs spark export --to URL" in said
+    assert nothing_was_made(url)
+
+
 @for_each("path", NO_PATHS)
 @for_each(
     "arguments",
     [
-        ["export", "URL", "orders", "PATH"],
         ["export", "URL", "orders", "out", "--private-key", "k=PATH"],
         ["mount", "URL", "PATH"],
         ["mount", "URL", "x", "--cache-dir", "PATH"],
@@ -64,8 +76,6 @@ def test_commands(
     assert command_line(*given, monkeypatch=monkeypatch) == 2
     said = capsys.readouterr().err
     assert "no stream is taken here" in said if path == "-" else "only a path of this machine" in said
-    if arguments[0] == "export" and "://" in path and "out" not in arguments:
-        assert "ledgerfs spark export --to URL" in said
     assert nothing_was_made(url)
 
 
