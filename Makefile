@@ -62,6 +62,7 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
+	PATH=$(BIN):$$PATH $(BIN)/python scripts/words.py
 	$(BIN)/mypy
 
 # The site of docs/, in build/site. (With --quiet, warnings would not be counted. The variable silences a notice of the theme's.)
