@@ -38,10 +38,10 @@ class _FolderOrStream(LocalPath):
 @click.argument("topic")
 @click.argument("out", metavar="OUT", type=_FolderOrStream(_ELSEWHERE))
 @click.option(
-    "--format", "kind", type=click.Choice(_KINDS), default="parquet", show_default=True, help="What to write."
+    "--format", "kind", type=click.Choice(_KINDS), default="parquet", show_default=True, help="Format of the files."
 )
 @scan_options
-@click.option("--overwrite", is_flag=True, help="Remove what an export with other options left in OUT.")
+@click.option("--overwrite", is_flag=True, help="Delete the files of an export with other options from OUT first.")
 @click.pass_context
 def export(
     context: click.Context, *, bucket: "Bucket", topic: str, out: Path, kind: str, scan: dict[str, Any], overwrite: bool

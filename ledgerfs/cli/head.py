@@ -27,26 +27,28 @@ _SHOWN = ("event_time", "key", "key_bytes", "ordering_key", "properties", "value
 
 
 @command()
-@click.option("-n", "messages", default=10, show_default=True, type=click.IntRange(min=0), help="How many messages.")
-@click.option("--full", is_flag=True, help="Show long values whole; without it a terminal gets one line a value.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, as in the view jsonl.")
+@click.option("-n", "messages", default=10, show_default=True, type=click.IntRange(min=0), help="Number of messages.")
+@click.option(
+    "--full", is_flag=True, help="Show long values in full; a terminal gets one line for each value otherwise."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each message, as in jsonl files.")
 @click.option(
     "--order",
     type=click.Choice(CHOICES["order"]),
     default=CHOICES["order"][0],
     show_default=True,
-    help="Of a partitioned topic: partition by partition, or merged by the time of publishing.",
+    help="Order of a partitioned topic: partition by partition, or merged by publish time.",
 )
 @click.option(
     "--follow",
     is_flag=True,
-    help="Of a living cluster: show messages as they come, until Ctrl-C. From now on; with -n from the topic's beginning on.",
+    help="Show new messages of a live cluster until Ctrl-C; with -n from the topic's beginning on.",
 )
 @click.option(
     "--from",
     "begin",
     metavar="latest|earliest|TIME|ID",
-    help="Where --follow begins: latest (default), earliest, a time (ISO 8601, UTC), or the id of a message.",
+    help="Start of --follow: latest (default), earliest, a time (ISO 8601, UTC), or the id of a message.",
 )
 @bucket_argument
 @click.argument("topic")

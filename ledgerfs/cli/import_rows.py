@@ -21,46 +21,48 @@ if TYPE_CHECKING:
 @bucket_argument
 @click.argument("topic")
 @click.option(
-    "--ledger-id", type=click.IntRange(min=0), help="Of the new ledger.  [default: one that no cluster hands out]"
+    "--ledger-id", type=click.IntRange(min=0), help="Id of the new ledger.  [default: one that no cluster assigns]"
 )
 @click.option(
     "--batch",
     type=click.IntRange(min=1),
     default=1000,
     show_default=True,
-    help="Messages an entry at most; 1: no batches.",
+    help="Most messages in one entry; 1 writes no batches.",
 )
-@click.option("--compression", type=click.Choice(CODECS), default="none", show_default=True, help="Of payloads.")
-@click.option("--producer-name", default="ledgerfs", show_default=True, help="Of rows that have none.")
-@click.option("--block-size", type=Size(), default="64MiB", show_default=True, help="Of the ledger's data object.")
 @click.option(
-    "--max-entry-size", type=Size(), default="5MiB", show_default=True, help="Of an entry; Pulsar's maxMessageSize."
+    "--compression", type=click.Choice(CODECS), default="none", show_default=True, help="Compression of payloads."
+)
+@click.option("--producer-name", default="ledgerfs", show_default=True, help="Producer name of rows without one.")
+@click.option("--block-size", type=Size(), default="64MiB", show_default=True, help="Block size of the data object.")
+@click.option(
+    "--max-entry-size", type=Size(), default="5MiB", show_default=True, help="Largest entry; Pulsar's maxMessageSize."
 )
 @click.option(
     "--if-exists",
     type=click.Choice(["fail", "new-copy"]),
     default="fail",
     show_default=True,
-    help="What to do when BUCKET has a ledger of this id.",
+    help="Action if BUCKET has a ledger of this id.",
 )
 @click.option(
     "--schema",
     metavar="FILE",
     type=LocalPath(),
-    help="An Avro schema (.avsc) by which values are written; they have columns then.",
+    help="An Avro schema (.avsc) to write values with; their fields are columns of ROWS.",
 )
 @click.option(
     "--schema-type",
     metavar="TYPE",
-    help="How values are written: avro, json, or a primitive type that needs no FILE: string, int64, ….  [default: avro, with --schema]",
+    help="Type of values: avro, json, or a primitive type without a FILE (string, int64, …).  [default: avro, with --schema]",
 )
 @click.option(
     "--schema-version",
     metavar="N",
     type=click.IntRange(min=0),
-    help="Number of the schema in the topic.  [default: that of the equal schema that is saved; 0 for a new topic]",
+    help="Version of the schema in the topic.  [default: that of the equal saved schema; 0 for a new topic]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: what was written.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def import_rows(bucket: "Bucket", *, rows: str, topic: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401  (click's)
     """Write rows of files as messages of a new ledger.
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 @command()
 @bucket_argument
 @click.argument("ledger_id", metavar="LEDGER", type=click.IntRange(min=0))
-@click.option("--topic", help="Its topic, where several topics of a shared bucket have a ledger of this id.")
-@click.option("--uuid", help="One of several copies.")
+@click.option("--topic", help="Topic of the ledger, if several topics have a ledger of this id.")
+@click.option("--uuid", help="The copy with this uuid.")
 @json_option
 def info(bucket: "Bucket", ledger_id: int, topic: str | None, uuid: str | None, as_json: bool) -> None:
     """Show index, metadata, blocks and objects of a ledger.

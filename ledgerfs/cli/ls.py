@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @command()
 @click.option(
-    "-l", "long", is_flag=True, help="Show size (bytes; - where only reading would tell) and time of upload (UTC)."
+    "-l", "long", is_flag=True, help="Show size in bytes (- if unknown before reading) and time of upload (UTC)."
 )
 @bucket_argument
 @click.argument("path", default="")

@@ -31,34 +31,34 @@ _OPTION_HELP = (
 @click.argument("bucket", metavar="BUCKET")
 @click.argument("folder", metavar="FOLDER", type=LocalPath())
 @click.option("-o", "--option", "texts", multiple=True, metavar="OPTION", help=_OPTION_HELP)
-@click.option("--write", is_flag=True, help="Allow files to be copied into entries/, and to be removed there.")
-@click.option("--allow-other", is_flag=True, help="Let other users in.")
+@click.option("--write", is_flag=True, help="Allow copies into entries/, and deletions there.")
+@click.option("--allow-other", is_flag=True, help="Allow access by other users.")
 @click.option(
-    "--refresh", type=Duration(), default="60s", show_default=True, help="How old a listing of the bucket may be."
+    "--refresh", type=Duration(), default="60s", show_default=True, help="Maximum age of a listing of the bucket."
 )
-@click.option(
-    "--cache-dir", type=LocalPath(), help="Folder for what is kept on disk; without it byte ranges are not kept."
-)
+@click.option("--cache-dir", type=LocalPath(), help="Folder for caches on disk; byte ranges are cached only with it.")
 @click.option(
     "--layout",
     type=click.Choice([AUTO, *OF_BUCKETS]),
     default=AUTO,
     show_default=True,
-    help="How ledgers lie in BUCKET.",
+    help="Layout of the ledgers in BUCKET.",
 )
 @click.option(
     "--on-unreadable", type=click.Choice(["raise", "skip"]), default="raise", show_default=True,
-    help="What the store refuses to list or read is an error, or left out.",
+    help="Objects that the store refuses: raise is an error; skip leaves them out.",
 )  # fmt: skip
-@click.option("--block-size", type=Size(), help="Of ledgers that are written, such as 64MiB.")
-@click.option("--foreground", is_flag=True, help="Serve here, until Ctrl-C or SIGTERM, and log to standard error.")
-@click.option("--log-file", type=LocalPath(), help="[default: mounts/<folder>.log in the cache folder]")
+@click.option("--block-size", type=Size(), help="Block size of written ledgers, such as 64MiB.")
 @click.option(
-    "--pid-file", type=LocalPath(), help="Write the number of the process that serves the mount to this file."
+    "--foreground", is_flag=True, help="Serve in the foreground until Ctrl-C or SIGTERM; log to standard error."
 )
-@click.option("--env-file", type=LocalPath(), help="File of variables, such as AWS_ACCESS_KEY_ID=…, for that process.")
+@click.option("--log-file", type=LocalPath(), help="[default: mounts/<folder>.log in the cache folder]")
+@click.option("--pid-file", type=LocalPath(), help="File for the process id of the mount.")
+@click.option(
+    "--env-file", type=LocalPath(), help="File with environment variables for the mount, such as AWS_ACCESS_KEY_ID=…."
+)
 @click.option("--trace", is_flag=True, help="Log each request to the store.")
-@click.option("--stats", is_flag=True, help="At the end, log what was asked of the store.")
+@click.option("--stats", is_flag=True, help="Log a summary of requests to the store at the end.")
 def mount(bucket: str, folder: Path, texts: tuple[str, ...], **fields: Any) -> None:  # noqa: ANN401  (click's)
     """Mount a bucket on a folder.
 

@@ -30,29 +30,31 @@ _UUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 @disks_argument
 @target_argument
 @click.option("--topic", "topics", multiple=True, help="Only this topic; may be repeated.")
-@click.option("--block-size", type=Size(), help="Of the copies, such as 64MiB.  [default: as in the source]")
+@click.option("--block-size", type=Size(), help="Block size of the copies, such as 64MiB.  [default: as in the source]")
 @click.option(
     "--if-exists",
     type=click.Choice(["skip", "fail", "new-copy"]),
     default="skip",
     show_default=True,
-    help="What to do with a ledger that the target has.",
+    help="Action for a ledger that TARGET has.",
 )
-@click.option("--new-uuid", is_flag=True, help="Give copies new uuids, by which brokers do not find them.")
-@click.option("--unbatch", is_flag=True, help="One message an entry, in ledgers with ids that no cluster hands out.")
+@click.option("--new-uuid", is_flag=True, help="Give copies new uuids; brokers do not find such copies.")
+@click.option(
+    "--unbatch", is_flag=True, help="Write one message in each entry, in ledgers with ids that no cluster assigns."
+)
 @click.option(
     "--compression",
     type=click.Choice(CODECS),
-    help="With --unbatch: of messages that were in batches.  [default: none]",
+    help="With --unbatch: compression of messages that were in batches.  [default: none]",
 )
 @click.option(
     "--ledger-id",
     type=click.IntRange(min=0),
-    help="With --unbatch: of the first copy, the others' follow.  [default: ids that no cluster hands out]",
+    help="With --unbatch: id of the first copy; the others follow.  [default: ids that no cluster assigns]",
 )
 @click.option("--no-check", is_flag=True, help="Do not read copies back.")
 @click.option("--dry-run", is_flag=True, help="Print what would be copied, and write nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: what became of each ledger.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result for each ledger as JSON.")
 @click.pass_context
 def offload(
     context: click.Context,

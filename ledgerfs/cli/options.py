@@ -37,7 +37,7 @@ def metadata_option(command: Command) -> Command:
     """Add the option --metadata, which is a storage option of disks of bookies."""
     option = click.option(
         "--metadata", metavar="URL|FILE", is_eager=True, expose_value=False, callback=_keep("metadata"),
-        help="If BUCKET is a bookie's disk: of which cluster, pulsar+zk://… or a file that `ledgerfs cluster dump` wrote.",
+        help="For disks of bookies: metadata of their cluster, pulsar+zk://… or a file of `ledgerfs cluster dump`.",
     )  # fmt: skip
     return option(command)
 
@@ -61,12 +61,12 @@ def layout_option(command: Command) -> Command:
     """Add the options --layout and --on-unreadable, with which `opened_here` opens."""
     option = click.option(
         "--layout", type=click.Choice([AUTO, *OF_BUCKETS]), default=AUTO, is_eager=True, expose_value=False, callback=_keep("layout"),
-        help="How ledgers lie in BUCKET; all layouts are read if not given.", show_default=True,
+        help="Layout of the ledgers in BUCKET; auto reads all layouts.", show_default=True,
     )  # fmt: skip
     refused = click.option(
         "--on-unreadable", type=click.Choice(["raise", "skip"]), default="raise", is_eager=True, expose_value=False,
         callback=_keep("on_unreadable"), show_default=True,
-        help="What the store refuses (denied, archived) is an error; skip reads the rest, exit code 1.",
+        help="Objects that the store refuses (denied, archived): raise stops; skip reads the rest, with exit code 1.",
     )  # fmt: skip
     return option(refused(command))
 

@@ -29,21 +29,17 @@ def _seconds(_: click.Context, __: click.Parameter, text: str) -> int:
 
 @command()
 @bucket_argument
-@click.option("--yes", is_flag=True, help="Do it. Without this nothing is changed.")
+@click.option("--yes", is_flag=True, help="Repair. Without this nothing is changed.")
 @click.option(
     "--older-than", "older_than_s", default="24h", show_default=True, metavar="AGE", callback=_seconds,
-    help="Leave younger objects alone (90m, 24h, 7d): a broker may still be writing them.",
+    help="Skip younger objects (90m, 24h, 7d): a broker may still write them.",
 )  # fmt: skip
 @click.option(
     "--ledger", "ledgers", type=click.IntRange(0), multiple=True, metavar="ID",
-    help="Look at this ledger only; may be repeated.",
+    help="Only this ledger; may be repeated.",
 )  # fmt: skip
-@click.option(
-    "--topic", metavar="TOPIC", help="The topic of the ledgers of --ledger, if nothing in the bucket tells it."
-)
-@click.option(
-    "--no-metadata", is_flag=True, help="Do not ask for the user metadata of every object, which is a request each."
-)
+@click.option("--topic", metavar="TOPIC", help="Topic of the ledgers of --ledger, if the bucket does not contain it.")
+@click.option("--no-metadata", is_flag=True, help="Do not check user metadata, which takes a request for each object.")
 @json_option
 @click.pass_context
 def repair(

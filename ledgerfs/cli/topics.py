@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "--schemas",
     "with_schemas",
     is_flag=True,
-    help="Also say what is saved of schemas; reads the newest message of each topic.",
+    help="Show saved schemas, too; reads the newest message of each topic.",
 )
 @json_option
 def topics(bucket: "Bucket", *, with_schemas: bool, as_json: bool) -> None:

@@ -24,8 +24,8 @@ _STATS_WANTED = "ledgerfs.stats_wanted"
 def traffic_options(command: Command) -> Command:
     """Add the two options; neither is an argument of the command."""
     flag = partial(click.option, is_flag=True, expose_value=False, is_eager=True)
-    stats = flag("--stats", callback=_want_stats, help="At the end, say on standard error what was asked of the store.")
-    trace = flag("--trace", callback=_trace, help="Print each request to the store, as it is done, on standard error.")
+    stats = flag("--stats", callback=_want_stats, help="Print a summary of requests to the store on standard error.")
+    trace = flag("--trace", callback=_trace, help="Print each request to the store on standard error.")
     return stats(trace(command))
 
 

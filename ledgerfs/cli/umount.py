@@ -12,7 +12,7 @@ from ledgerfs.fuse_mount.unmounting import unmount
 
 @command()
 @click.argument("folder", metavar="FOLDER", type=LocalPath())
-@click.option("-z", "--lazy", is_flag=True, help="Also while files are open: these can still be read.")
+@click.option("-z", "--lazy", is_flag=True, help="Unmount also while files are open; they stay readable.")
 def umount(folder: Path, *, lazy: bool) -> None:
     """Unmount a folder, also after its process was killed.
 

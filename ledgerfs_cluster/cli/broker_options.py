@@ -33,17 +33,17 @@ def options(*adds: Callable[[Command], Command]) -> Callable[[Command], Command]
 broker_options = options(
     click.option(
         "--token", envvar=TOKEN_VARIABLE, show_envvar=True, metavar="TOKEN",
-        help="Of a role that the broker lets read this. Other users can see it here, but not in the environment or a file.",
+        help="Token for the broker. Other users of this machine can see it here, but not in the environment or a file.",
     ),
-    click.option("--token-file", type=LocalPath(), metavar="FILE", help="A file with the token."),
+    click.option("--token-file", type=LocalPath(), metavar="FILE", help="File with the token."),
     click.option(
         "--tls-ca", type=LocalPath(), metavar="FILE",
-        help="Who signed the broker's certificate, PEM.  [default: those that the system trusts]",
+        help="Certificates that sign the broker's, PEM.  [default: those of the system]",
     ),
     click.option(
-        "--tls-cert", type=LocalPath(), metavar="FILE", help="This client's certificate, PEM, for a broker that asks for one."
+        "--tls-cert", type=LocalPath(), metavar="FILE", help="Certificate of this client, PEM, if the broker requires one."
     ),
-    click.option("--tls-key", type=LocalPath(), metavar="FILE", help="The key of --tls-cert, if that does not have it."),
+    click.option("--tls-key", type=LocalPath(), metavar="FILE", help="Key of --tls-cert, if that file does not contain it."),
 )  # fmt: skip
 """Token and certificates, by the names that `admin_requests` takes."""
 broker_argument = options(click.argument("broker", metavar="BROKER"), broker_options)

@@ -21,8 +21,8 @@ _OF_A_CLUSTER = "pulsar+zk://"
 @command()
 @broker_argument
 @optional_bucket_argument
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only of this topic; may be repeated.")
-@place_option("--to", "Save them at this URL, not in the bucket's own folder _ledgerfs/schemas.")
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; may be repeated.")
+@place_option("--to", "Save them at this URL instead of in the bucket's folder _ledgerfs/schemas.")
 @json_option
 @click.pass_context
 def save(

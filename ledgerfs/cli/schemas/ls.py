@@ -31,7 +31,7 @@ _BETWEEN = 2
 @command()
 @bucket_argument
 @click.argument("topics", metavar="[TOPIC]...", nargs=-1)
-@place_option("--from", "Where they were saved, if not in the bucket's own folder.")
+@place_option("--from", "Place of the saved schemas, if not the bucket's own folder.")
 @json_option
 @click.pass_context
 def ls(

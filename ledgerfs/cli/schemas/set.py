@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     "--type",
     "kind",
     metavar="TYPE",
-    help="Pulsar's name of the type: avro, json, protobuf_native, string, int64, ….  [default: by FILE]",
+    help="Type of the schema: avro, json, protobuf_native, string, int64, ….  [default: by FILE]",
 )
 @click.option("--message", metavar="NAME", help="Full name of the message in FILE, for Protobuf.")
 @click.option(
@@ -36,27 +36,29 @@ if TYPE_CHECKING:
     "properties",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Of the schema, such as __charset=UTF-16; may be repeated.",
+    help="Property of the schema, such as __charset=UTF-16; may be repeated.",
 )
 @click.option(
     "--key",
     metavar="TYPE|FILE",
-    help="For pairs: the type of the key, or an .avsc file; the other options are about the value.",
+    help="For key-value schemas: type of the key, or an .avsc file; other options are those of the value.",
 )
-@click.option("--separated", is_flag=True, help="For pairs: the key is the message's, not in its payload.")
+@click.option(
+    "--separated", is_flag=True, help="For key-value schemas: the key is the message's key, not in the payload."
+)
 @click.option(
     "--version",
     "number",
     type=click.IntRange(0, 2**63 - 1),
-    help="Which version it is.  [default: any that nothing else tells of]",
+    help="Version of the schema.  [default: all that are not saved]",
 )
 @click.option(
     "--registered",
     metavar="TIME",
-    help="Since when the version means this, for one that meant another schema before or after.",
+    help="Time since when the version has this schema, if it had another one before or after.",
 )
-@click.option("--take-back", is_flag=True, help="Take back what was given by hand for this version.")
-@place_option("--to", "Save it at this URL, not in the bucket's own folder _ledgerfs/schemas.")
+@click.option("--take-back", is_flag=True, help="Remove the schema that was set by hand for this version.")
+@place_option("--to", "Save it at this URL instead of in the bucket's folder _ledgerfs/schemas.")
 @json_option
 @click.pass_context
 def set_schema(

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 @command()
 @bucket_argument
 @click.argument("topic")
-@click.option("--version", "number", type=click.IntRange(min=0), help="Which one.  [default: the newest]")
-@place_option("--from", "Where they were saved, if not in the bucket's own folder.")
+@click.option("--version", "number", type=click.IntRange(min=0), help="Version to show.  [default: the newest]")
+@place_option("--from", "Place of the saved schemas, if not the bucket's own folder.")
 @json_option
 def show(
     *, bucket: "Bucket", topic: str, number: int | None, place: tuple[str, dict[str, Any]] | None, as_json: bool

@@ -27,10 +27,10 @@ _NOT_SHOWN = {"uuid", "copy", "object_bytes"}
 @storage_argument
 @session_options
 @click.option(
-    "--by", type=click.Choice(("topic", "ledger")), default="topic", show_default=True, help="What a row stands for."
+    "--by", type=click.Choice(("topic", "ledger")), default="topic", show_default=True, help="Meaning of a row."
 )
 @click.option(
-    "--publish-times", is_flag=True, help="Read when first and last entry of each ledger were published: a few small reads each."
+    "--publish-times", is_flag=True, help="Read the publish times of first and last entries: a few small reads for each ledger."
 )  # fmt: skip
 @json_option
 def catalog(*, storage: "Storage", session: SessionOptions, by: str, publish_times: bool, as_json: bool) -> None:

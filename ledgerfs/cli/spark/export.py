@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 @command()
 @storage_argument
 @session_options
+@click.option("--topic", "topics", metavar="NAME", multiple=True, help="Only this topic; may be repeated.")
 @click.option(
-    "--topic", "topics", metavar="NAME", multiple=True, help="A topic; may be repeated. All topics if not given."
+    "--topics", "pattern", metavar="PATTERN", help="Only topics whose name matches this regular expression as a whole."
 )
-@click.option("--topics", "pattern", metavar="PATTERN", help="A regular expression that whole names of topics match.")
-@click.option("--to", required=True, metavar="URL", help="The folder to make, as Spark names it: s3a://lake/events.")
+@click.option("--to", required=True, metavar="URL", help="New folder, by Spark's URL: s3a://lake/events.")
 @click.option(
     "--partition-by", metavar="A,B,…", callback=parsed_names,
-    help="Folders by value: topic, date, hour (of publish_time, UTC), or a column of texts or integers.",
+    help="Subfolders by topic, date, hour (of publish_time, UTC), or a column of texts or integers.",
 )  # fmt: skip
 @click.option(
-    "--partition-bytes", type=Size(), metavar="SIZE", help="About how much a task reads, 128MiB if not given."
+    "--partition-bytes", type=Size(), metavar="SIZE", help="About how many bytes a task reads; default 128MiB."
 )
 @scan_options
 @click.pass_context

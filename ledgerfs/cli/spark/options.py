@@ -45,7 +45,7 @@ def session_options(command: Command) -> Command:
     """Add --master and --conf; the command gets a `SessionOptions` as ``session``."""
     master = click.option(
         "--master", metavar="URL", callback=_keep_master, is_eager=True, expose_value=False,
-        help="Spark's master: local[4], spark://host:7077, …  [default: what spark-submit says, else all cores of this machine]",
+        help="Spark's master: local[4], spark://host:7077, …  [default: that of spark-submit, else all cores of this machine]",
     )  # fmt: skip
     settings = click.option(
         "--conf", "session", multiple=True, metavar="KEY=VALUE", callback=_session, help="A setting of Spark; may be repeated."

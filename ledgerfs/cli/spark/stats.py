@@ -30,14 +30,16 @@ def _by(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...]:
 @command()
 @storage_argument
 @click.argument("topics", metavar="[TOPIC]...", nargs=-1)
-@click.option("--topics", "pattern", metavar="REGEX", help="Topics whose whole name matches, instead of naming them.")
+@click.option(
+    "--topics", "pattern", metavar="REGEX", help="Only topics whose name matches this regular expression as a whole."
+)
 @click.option(
     "--by",
     metavar="A,B,…",
     default=",".join(_BY),
     show_default=True,
     callback=_by,
-    help="What messages are grouped by.",
+    help="Columns to group by.",
 )
 @scan_options
 @session_options

@@ -44,11 +44,11 @@ def _parsed(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> d
 )  # fmt: skip
 @click.option(
     "--grace", type=Duration(), default="10m", show_default=True, metavar="TIME",
-    help="What was made or changed within this time is not judged.",
+    help="Do not judge ledgers and objects that changed within this time.",
 )  # fmt: skip
 @click.option(
     "--pass-seconds", type=click.FloatRange(min=0), default=5, show_default=True, metavar="NUMBER",
-    help="How many seconds lie between the two looks.",
+    help="Seconds between the two checks.",
 )  # fmt: skip
 @json_option
 @click.pass_context

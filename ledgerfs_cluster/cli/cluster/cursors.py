@@ -33,7 +33,7 @@ _EVER = 2**63
 @command()
 @source_argument
 @click.option(
-    "--inactive", type=Duration(), metavar="TIME", help="Only those that were not active for so long, such as 7d."
+    "--inactive", type=Duration(), metavar="TIME", help="Only subscriptions without activity for this time, such as 7d."
 )
 @retention_options
 @topic_option

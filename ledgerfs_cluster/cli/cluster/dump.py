@@ -20,11 +20,14 @@ from ledgerfs_cluster.cli.end_signals import at_end_signals
 @click.argument("url", metavar="URL")
 @click.argument("file", metavar="[FILE]", required=False, type=LocalPath("--to takes the URL of a bucket"))
 @click.option(
-    "--to", "bucket", metavar="BUCKET", help="Keep the dump beside this bucket, in _ledgerfs/dumps/, instead of a FILE."
+    "--to",
+    "bucket",
+    metavar="BUCKET",
+    help="Store the dump beside this bucket, in _ledgerfs/dumps/, instead of in a FILE.",
 )
 @click.option(
     "--keep", type=click.IntRange(min=1), default=720, show_default=True, metavar="NUMBER",
-    help="With --to: how many dumps of this cluster stay, the newest ones.",
+    help="With --to: how many dumps of this cluster to keep.",
 )  # fmt: skip
 @target_option("the bucket of --to")
 @access_options

@@ -12,7 +12,9 @@ from ledgerfs_cluster.cli.rows import cell, print_rows
 
 @command()
 @click.argument("bucket", metavar="BUCKET")
-@click.option("--cluster", metavar="ID", help="Only of this cluster, by the name of its folder in _ledgerfs/dumps/.")
+@click.option(
+    "--cluster", metavar="ID", help="Only dumps of this cluster, by the name of its folder in _ledgerfs/dumps/."
+)
 @storage_option
 @json_option
 @click.pass_context

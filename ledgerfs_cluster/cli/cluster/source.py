@@ -28,11 +28,11 @@ def access_options(command: Command) -> Command:
     for add in (
         click.option(
             "--no-bookies", is_flag=True,
-            help="Ask ZooKeeper alone: where open ledgers end and cursors in use are is then not known.",
+            help="Ask ZooKeeper only: ends of open ledgers and positions of active cursors are then unknown.",
         ),
         click.option(
             "--zk-rate", type=click.FloatRange(min=1), default=5000, show_default=True, metavar="NUMBER",
-            help="How many nodes ZooKeeper is asked for in a second at most.",
+            help="Most nodes to read from ZooKeeper in a second.",
         ),
         storage_option,
     ):  # fmt: skip
@@ -47,10 +47,8 @@ def source_argument(command: Command) -> Command:
 
 def topic_option(command: Command) -> Command:
     """Add --topic and --all."""
-    every = click.option("--all", "show_all", is_flag=True, help="Also those of which nothing is to be said but why.")
-    only = click.option(
-        "--topic", "topics", multiple=True, metavar="TOPIC", help="Only of this topic; may be repeated."
-    )
+    every = click.option("--all", "show_all", is_flag=True, help="List all, with reasons.")
+    only = click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; may be repeated.")
     return only(every(command))
 
 

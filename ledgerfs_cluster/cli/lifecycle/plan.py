@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @access_options
 @click.option(
     "--pass-seconds", type=click.FloatRange(min=0), default=5, show_default=True, metavar="NUMBER",
-    help="How many seconds lie between the two looks for orphans, if POLICY wants these deleted.",
+    help="Seconds between the two checks for orphans, if POLICY deletes them.",
 )  # fmt: skip
 @topic_option
 @json_option

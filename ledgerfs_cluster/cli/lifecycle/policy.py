@@ -70,11 +70,11 @@ def _with_policy(command: Command, *, is_required: bool) -> Command:
     for add in (
         click.option(
             "--admin", metavar="URL",
-            help="A broker's web service, http://host:8080, before the one that POLICY names. Planning asks it nothing.",
+            help="A broker's web service in place of POLICY's, http://host:8080. Planning does not use it.",
         ),
         click.option(
             "--cluster", metavar="CLUSTER",
-            help="pulsar+zk://host:port,host:port[/chroot], or a file that `ledgerfs cluster dump` wrote, before the one of POLICY.",
+            help="Cluster in place of POLICY's: pulsar+zk://host:port,host:port[/chroot], or a file of `ledgerfs cluster dump`.",
         ),
         click.argument("policy", metavar="POLICY" if is_required else "[POLICY]", type=LocalPath(), required=is_required),
     ):  # fmt: skip

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 @command()
 @policy_argument
 @access_options
-@click.option("--once", is_flag=True, help="Do what is due now, wait for the offloads that this begins, and end.")
-@click.option("--yes", is_flag=True, help="Do it without asking; needed where nobody can answer.")
+@click.option("--once", is_flag=True, help="Do what is due now, wait for the offloads that this starts, and exit.")
+@click.option("--yes", is_flag=True, help="Do not ask; required without a terminal.")
 @click.option(
     "--pass-seconds", type=click.FloatRange(min=0), default=5, show_default=True, metavar="NUMBER",
-    help="How many seconds lie between the two looks for orphans, if POLICY wants these deleted.",
+    help="Seconds between the two checks for orphans, if POLICY deletes them.",
 )  # fmt: skip
 @click.pass_context
 def run(

@@ -74,10 +74,10 @@ def plan(
 @click.option(
     "--no-transactions",
     is_flag=True,
-    help="Do not look for transactions: brokers then show aborted messages, if there are any.",
+    help="Do not look for transactions: brokers then deliver aborted messages.",
 )
 @service_option
-@click.option("--yes", is_flag=True, help="Do it without asking; needed where nobody can answer.")
+@click.option("--yes", is_flag=True, help="Do not ask; required without a terminal.")
 @click.pass_context
 def run(
     context: click.Context,

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 topics_option = click.option(
     "--topics", multiple=True, metavar="PATTERN",
-    help="Only topics whose whole tenant/namespace/topic matches this regular expression; may be repeated.",
+    help="Only topics whose tenant/namespace/topic matches this regular expression as a whole; may be repeated.",
 )  # fmt: skip
 service_option = click.option(
     "--service", metavar="URL",
-    help="Where clients connect, pulsar://host:6650 or pulsar+ssl://host:6651.  [default: as the new cluster's metadata has it]",
+    help="Address for clients, pulsar://host:6650 or pulsar+ssl://host:6651.  [default: from the new cluster's metadata]",
 )  # fmt: skip
 
 
@@ -41,13 +41,13 @@ def lost_options(command: Command) -> Command:
         json_option,
         click.option(
             "--as", "template", metavar="NAME", default="",
-            help="Under another name: {tenant}, {namespace} and {topic} stand for the former one, as in 'public/restored/{topic}'.",
+            help="New names of topics; {tenant}, {namespace} and {topic} stand for the former ones, as in 'public/restored/{topic}'.",
         ),
         topics_option,
-        click.option("--no-dump", is_flag=True, help="Do not use the newest dump that is kept in BUCKET."),
+        click.option("--no-dump", is_flag=True, help="Do not use the newest dump in BUCKET."),
         click.option(
             "--dump", metavar="FILE|URL",
-            help="What `ledgerfs cluster dump` wrote of it.  [default: the newest one that is kept in BUCKET]",
+            help="Dump of the lost cluster (`ledgerfs cluster dump`).  [default: the newest one in BUCKET]",
         ),
     ):  # fmt: skip
         command = add(command)
@@ -80,12 +80,12 @@ def restore_options(command: Command) -> Command:
     """Add how brokers find the bucket, and what is restored in which way."""
     for one in (
         click.option("--no-schemas", is_flag=True, help="Set no schemas."),
-        click.option("--schemas", metavar="URL", help="Where schemas are saved, besides the dump and BUCKET."),
-        click.option("--new-ids", is_flag=True, help="Copy ledgers whose ids are taken in the new cluster, under new ones; needs --as."),
-        click.option("--region", metavar="NAME", default="", help="Of the bucket, for brokers."),
-        click.option("--endpoint", metavar="URL", default="", help="Where brokers reach the bucket.  [default: as -o endpoint_url]"),
-        click.option("--bucket-name", metavar="NAME", help="What brokers call the bucket.  [default: its name in BUCKET]"),
-        click.option("--driver", metavar="NAME", help="With which brokers read it, such as aws-s3.  [default: by BUCKET]"),
+        click.option("--schemas", metavar="URL", help="Another place of saved schemas, beside the dump and BUCKET."),
+        click.option("--new-ids", is_flag=True, help="Copy ledgers whose ids the new cluster uses, with new ids; needs --as."),
+        click.option("--region", metavar="NAME", default="", help="Region of the bucket for brokers."),
+        click.option("--endpoint", metavar="URL", default="", help="Endpoint of the bucket for brokers.  [default: as -o endpoint_url]"),
+        click.option("--bucket-name", metavar="NAME", help="Name of the bucket for brokers.  [default: its name in BUCKET]"),
+        click.option("--driver", metavar="NAME", help="Driver with which brokers read the bucket, such as aws-s3.  [default: by BUCKET]"),
     ):  # fmt: skip
         command = one(command)
     return command
