@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import pytest
 from click.shell_completion import BashComplete
+from click.testing import CliRunner
 
 from ledgerfs.cli.commands import LazyCommand, LazyGroup
 from ledgerfs.cli.group import cli
@@ -90,6 +91,14 @@ def test_what_stands_for_a_command_says_what_it_says(group: LazyGroup) -> None:
         assert len(command.get_short_help_str(1000)) <= 61, name
         assert command.hidden is standing_in.hidden, name
         assert command.deprecated == standing_in.deprecated, name
+
+
+def test_own_options_stand_before_common_ones() -> None:
+    text = CliRunner().invoke(cli, ["export", "--help"]).output
+    places = [
+        text.index(one) for one in ("\nOptions:", "\n  --format", "\n  --columns", "\nCommon options:", "\n  --layout")
+    ]
+    assert places == sorted(places)
 
 
 def test_a_misspelt_command_is_told_the_nearest() -> None:
