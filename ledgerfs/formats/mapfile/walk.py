@@ -1,4 +1,4 @@
-"""From one record to the next through a file's data, with any compression: batches of consecutive records with plain values.
+"""Walk through the records of a file's data, with any compression: batches of consecutive records with plain values.
 
 A reader fetches a window of some MiB, calls `read_records` until that needs more bytes than the window has, and fetches the next window.
 """
@@ -58,7 +58,7 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What `read_records` found.
+    """Result of `read_records`.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ def read_records(
 
 
 def _nothing(window: Window, scan: RecordScan, limit: int) -> Step:
-    """Return the step of a scan that found no whole record, or raise the error for why there is none."""
+    """Return the step of a scan that found no whole record, or raise the error that explains it."""
     at = scan.position
     if scan.stop is RecordStop.MORE_BYTES:
         if window.offset + at >= window.file_size:
