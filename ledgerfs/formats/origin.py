@@ -1,6 +1,6 @@
 """The ledger that another one was made from: ledgerfs records it in the custom metadata, which brokers keep unchanged.
 
-`offload --unbatch` gives messages new ids, in a ledger with an id of its own. Without this record the bucket does not show that both
+`offload --unbatch` gives messages new ids, in a new ledger. Without this record the bucket does not show that both
 ledgers have the same messages.
 """
 

@@ -1,7 +1,7 @@
 """The records of a SequenceFile without blocks, found in whole buffers by a numba kernel; and the values of blocks.
 
 A record is ``int32`` length, ``int32`` length of the key (8), key, value. After a length of -1 the file's marker follows. A value
-is a ``BytesWritable``: ``int32`` length and its bytes, or, compressed by itself, a zlib stream of both. Importing this module imports numba
+is a ``BytesWritable``: ``int32`` length and its bytes, or, if compressed, a zlib stream of both. Importing this module imports numba
 (half a second); `first_record` and `index` do not need it.
 """
 

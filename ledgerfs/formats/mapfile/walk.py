@@ -85,7 +85,7 @@ def read_records(
     A record or block, or a marker before it, begins at ``start``. If values are compressed one by one, the records returned are those that
     fit into four times their compressed bytes, or into ``limit``. ``count`` does not cut blocks.
 
-    Raises `CorruptLedgerError` with the offset for an invalid record, and for one whose length says that it ends after the file; the
+    Raises `CorruptLedgerError` with the offset for an invalid record, and for one whose length exceeds the file; the
     records before it are returned first. Raises `UnsupportedFormatError` for a value or block of more than ``limit`` bytes.
     """
     if window.offset + start >= window.file_size:

@@ -66,7 +66,7 @@ class _Waiting:
 
     @property
     def cost(self) -> int:
-        """Bytes that it takes, or would take if its parts had not been dropped."""
+        """Bytes of memory for its parts, including dropped ones."""
         return self.total + self.came * _COST_OF_PART
 
 
@@ -110,7 +110,7 @@ class ChunkJoiner:
         """Add one part, whose entry is at ``position`` (ledger, entry); return the whole message if it is the last part.
 
         A payload of None could not be decrypted. As in Pulsar's consumer, a first part starts the message again, a repeated part is
-        ignored, and a gap gives the message up. Raises `MessageTooLargeError` at the last part of a message that could not be kept.
+        ignored, and a gap gives the message up. Raises `MessageTooLargeError` at the last part of a message whose parts were dropped.
         """
         if len(chunked_id) > _LONGEST_ID:
             # Pulsar's ids are short. Others may have megabytes, and thousands are remembered.

@@ -135,7 +135,7 @@ class TopicDecoder:
     def portions(self, entries: Int64Table, keep: Mask) -> Iterator[Mask]:
         """Split the entries in ``keep`` into portions of about 8 MiB each, by the uncompressed sizes that they claim.
 
-        A larger message is a portion by itself.
+        A larger message is a separate portion.
         """
         waiting = min(self.chunks.waiting_bytes, LARGEST)
         if waiting <= _PORTION and not entries[Meta.COMPRESSION].any():

@@ -15,7 +15,7 @@ class Undecodable:
     reason
         Reason, in words that follow the name of a message.
     count
-        How many there were.
+        Number of values or times.
     first
         The id of the first in the order of the rows, ``ledger:entry`` or ``ledger:entry:index``; of several partitions, in the first
         one that has any.

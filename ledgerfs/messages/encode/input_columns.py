@@ -72,7 +72,7 @@ class InputColumns:
     Parameters
     ----------
     schema
-        Of all rows.
+        Schema of all rows.
 
     Raises
     ------
@@ -176,7 +176,7 @@ _CONVERSION_ERRORS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError)
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How a column is converted: the new name, and the function."""
+    """Conversion of a column: the new name, and the function."""
 
     target: str
     build: Builder

@@ -108,9 +108,9 @@ class MessageEncoder:
     Parameters
     ----------
     schema
-        Of all rows; `INPUT_COLUMNS` has the possible columns.
+        Schema of all rows; `INPUT_COLUMNS` has the possible columns.
     options
-        How rows become entries.
+        Batch size, compression, and values for missing columns.
     in_order
         Makes the portions: `map`, or the ``map`` of a `ThreadPoolExecutor`, which makes several at a time.
     ahead

@@ -90,7 +90,7 @@ def write_units(sources, units, tables, buffers, wanted):  # type: ignore[no-unt
         For each unit the entry, and the message or -1; for each entry start and length; for each message start and size of its payload,
         and its plain size.
     tables
-        Of the entries that are batches, of the messages, and of the shared metadata.
+        Tables of the entries that are batches, of the messages, and of the shared metadata.
     buffers
         The output, and the columns of start and length of each unit in it.
     wanted

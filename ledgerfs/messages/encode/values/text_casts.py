@@ -53,7 +53,7 @@ def _is_temporal(kind: pa.DataType) -> bool:
 
 
 def from_text(texts: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Int64]:
-    """Return values of texts (``string``; integers as decimals), and for each text 0 or the reason for no value (see `told`)."""
+    """Return values of texts (``string``; integers as decimals), and for each text 0 or the number of the reason for no value."""
     kind = _INTEGERS if pt.is_integer(wanted) else wanted
     found, is_same = _by_arrow(texts, kind)
     reasons = np.zeros(len(texts), np.int64)
