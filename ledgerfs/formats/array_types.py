@@ -1,4 +1,4 @@
-"""Arrays by the names that all rooms give them."""
+"""Names of the array types that all packages use."""
 
 import numpy as np
 import numpy.typing as npt

@@ -1,4 +1,4 @@
-"""Bytes that are handed on. Apart from array types, since commands show their help without numpy."""
+"""Buffers of bytes. Not in the array types, since commands show their help without importing numpy."""
 
 Buffer = bytes | memoryview
-"""Bytes that do not change."""
+"""Bytes that their readers do not change."""

@@ -1,10 +1,10 @@
 """CRC32C (Castagnoli) and CRC-32 (zlib's) inside numba kernels, so that checking an entry costs no call.
 
-On x86-64 the CPU has an instruction for CRC32C (SSE4.2, 8 bytes every cycle, but with a latency of 3 cycles: so three stretches are
-computed at a time, and combined by a table); elsewhere, and for CRC-32, eight tables do eight bytes a step. All are checked against
+On x86-64 the CPU has an instruction for CRC32C (SSE4.2, 8 bytes every cycle, but with a latency of 3 cycles: so three chunks are
+computed at a time, and combined by a table); elsewhere, and for CRC-32, eight tables handle eight bytes a step. Tests compare all with
 published vectors and other libraries.
 
-`crc32c_after` and `crc32_after` go on from the checksum of earlier bytes, as ``zlib.crc32(data, crc)`` does, since digests of BookKeeper
+`crc32c_after` and `crc32_after` continue the checksum of earlier bytes, as ``zlib.crc32(data, crc)`` does, since digests of BookKeeper
 leave out the bytes between an entry's header and its payload.
 """
 
@@ -43,7 +43,7 @@ def _tables(polynomial: int) -> "np.ndarray[Any, np.dtype[np.uint32]]":
 _TABLES = _tables(_CASTAGNOLI)
 _ZLIB_TABLES = _tables(_ZLIB)
 _STRETCH = 128
-"""Bytes of each of the three stretches."""
+"""Bytes of each of the three chunks."""
 
 
 def _shift_tables() -> "np.ndarray[Any, np.dtype[np.uint32]]":
@@ -158,7 +158,7 @@ def crc32c_after_by_tables(crc, data, start, end):  # type: ignore[no-untyped-de
 
 @inner_kernel
 def crc32_after(crc, data, start, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """CRC-32 of ``data[start:end]`` (uint8 array) after bytes whose CRC-32 is ``crc``: what zlib calls crc32."""
+    """CRC-32 (``zlib.crc32``) of ``data[start:end]`` (uint8 array) after bytes whose CRC-32 is ``crc``."""
     return _after_by_tables(_ZLIB_TABLES, crc, data, start, end)
 
 

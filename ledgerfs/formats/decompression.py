@@ -18,7 +18,7 @@ MAX_STORED_BYTES = 5 << 20
 """Pulsar's default of ``maxMessageSize``: bytes of the largest payload that a broker stores, compressed or not."""
 
 LARGEST = 2**31 - 1
-"""Bytes of the largest payload that every codec takes, and that a column of Arrow holds."""
+"""Bytes of the largest payload that every codec accepts and an Arrow column can hold."""
 
 
 class Compression(IntEnum):
@@ -73,8 +73,8 @@ def _zlib(payload: memoryview, size: int) -> bytes:
 
 def _zstd(payload: memoryview, size: int) -> bytes:
     if not payload:
-        return b""  # as the C function, which Pulsar's clients and our kernels call, takes it
-    # The library allocates what the frame claims, whatever limit it is given.
+        return b""  # as in the C function that Pulsar's clients and our kernels call
+    # The library allocates what the frame claims, without regard to the limit.
     if zstandard.frame_content_size(payload) not in {-1, size}:
         raise DecompressionError(
             f"a ZSTD frame of {zstandard.frame_content_size(payload)} bytes where {size} are claimed"
@@ -84,7 +84,7 @@ def _zstd(payload: memoryview, size: int) -> bytes:
 
 
 def _snappy(payload: memoryview, size: int) -> bytes:
-    # A raw stream begins with its own length. The library allocates that, and ends the process if it cannot.
+    # A raw stream begins with its own length. The library allocates that, and aborts the process if it cannot.
     claimed = cramjam.snappy.decompress_raw_len(payload)
     if claimed != size:
         raise DecompressionError(f"a SNAPPY stream of {claimed} bytes where {size} are claimed")

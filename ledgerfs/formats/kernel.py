@@ -1,11 +1,10 @@
-"""How kernels are compiled (without the interpreter's lock, and kept on disk until their code changes), and C functions for them to call.
+"""Compile kernels (without the interpreter's lock; cached on disk until their code changes), and find C functions for them to call.
 
-numba keeps a compiled function as long as its own source file is the same, though the functions and constants of other files that were
-compiled into it may have changed: after an upgrade, or an edit, old code would go on running. So what is kept is marked with the code of
-the function's module and of all modules that it imports. Comments, docstrings and line numbers are not code: a reworded docstring compiles
-nothing again.
+numba reuses a compiled function while its own source file is unchanged, even if functions and constants of other files that were compiled
+into it have changed: after an upgrade, or an edit, old code would run. So each cached function is marked with the code of its module and of
+all modules that it imports. Comments, docstrings and line numbers are not part of the mark: a reworded docstring recompiles nothing.
 
-C functions are those inside the extension modules of packages that we depend on, where these export them.
+C functions come from extension modules of packages that we depend on, where these export them.
 """
 
 import ast
@@ -27,13 +26,13 @@ _PACKAGES = (_FOLDER, _FOLDER.with_name("ledgerfs_cluster"))
 
 
 def kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401  (numba's dispatcher)
-    """Compile a function for calls from Python, on its first one, and keep it on disk."""
+    """Compile a function on its first call from Python, and cache it on disk."""
     try:
         dispatcher = _compiled(function, cache=True)
     except RuntimeError:
-        # There is no folder to keep it in, neither beside the source nor at home: each process compiles it.
+        # No folder can hold the cache, neither beside the source nor at home: each process compiles it.
         return _compiled(function)
-    # There is no public way. Where numba's internals differ, its own mark stays, and so it does for a package in an archive, since numba
+    # numba has no public API for this. Where its internals differ, its own mark stays; so it does for a package in an archive, since numba
     # compares the whole archive.
     kept: Any = getattr(dispatcher, "_cache", None)
     if hasattr(kept, "_cache_file") and _FOLDER.is_dir():
@@ -45,7 +44,7 @@ def kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401  (numba's dispa
 
 
 def inner_kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401
-    """Compile a function for calls from kernels alone: calls from Python need code that takes longer to compile than most kernels.
+    """Compile a function for calls from kernels only: calls from Python need code that takes longer to compile than most kernels.
 
     A call from Python, also by another name, crashes the process.
     """
@@ -53,7 +52,7 @@ def inner_kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401
 
 
 def inlined_kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401
-    """Compile a function into the kernels that call it: for small ones, which would cost more to call than to run."""
+    """Compile a function into the kernels that call it: for small ones, whose call would cost more than their code."""
     return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
 
 
@@ -65,8 +64,8 @@ def _compiled(function: Callable[..., Any], **options: bool) -> Any:  # noqa: AN
 class Stamp:
     """A mark of the code of a module and of all modules of these packages that it imports, at the top or inside functions.
 
-    It equals a kept mark if the code is equal. Comparing code takes parsing, so the text of all modules is compared first: it changes only
-    while they are edited. Both are taken from the files when the first kernel is made, whatever is saved later.
+    It equals a cached mark if the code is equal. Comparing code requires parsing, so the text of all modules is compared first: it changes
+    only while they are edited. Both are read from the files when the first kernel is made; later edits do not count.
     """
 
     __slots__ = ("_code", "_module", "_text")

@@ -1,6 +1,6 @@
 """The BookKeeper ledger metadata that Pulsar embeds in an index object (``docs/formats/bookkeeper.md``).
 
-It is the one place of the bucket that names the topic, so a catalog needs neither ZooKeeper nor user metadata.
+No other part of the bucket names the topic, so a catalog needs neither ZooKeeper nor user metadata.
 """
 
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from ledgerfs.formats.proto.ledger_metadata_pb2 import LedgerMetadataRecord
 from ledgerfs.formats.record_header import records_size
 
 MANAGED_LEDGER_KEY = "pulsar/managed-ledger"
-# File sizes are 64-bit: a ledger whose records would take more is not one.
+# File sizes are 64-bit, so records of more bytes cannot exist.
 _MAX_FILE_BYTES = 2**63 - 1
 _REQUIRED = ("write_quorum", "ensemble_size", "length", "last_entry", "state")
 
@@ -37,10 +37,10 @@ class DigestType(IntEnum):
 
 
 OWN_KEYS_BEGIN = "ledgerfs/"
-"""Of keys in the custom metadata that ledgerfs writes."""
+"""Prefix of the keys that ledgerfs writes to the custom metadata."""
 
 MOVED_KEY = "ledgerfs/moved"
-"""Key in the custom metadata, which brokers keep as it is."""
+"""Key in the custom metadata; brokers keep it unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Ensemble:
 
 @dataclass(frozen=True, slots=True)
 class LedgerMetadata:
-    """What BookKeeper knew of a ledger.
+    """BookKeeper's metadata of a ledger.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class LedgerMetadata:
     def is_in_place(self) -> bool:
         """Whether a broker wrote the ledger for this topic, with this id, so that it was created between its neighbours.
 
-        Ledgers that ledgerfs wrote from rows, or from records without metadata, name no bookies. Copies under another topic or id are
+        Ledgers that ledgerfs wrote from rows, or from records without metadata, have no bookies. Copies under another topic or id are
         marked (`moved`).
         """
         return self._custom(MOVED_KEY) is None and any(one.bookies for one in self.ensembles)
@@ -106,12 +106,12 @@ class LedgerMetadata:
 
     @property
     def origin(self) -> Origin | None:
-        """The ledger that this one was made of (`made_of`); None if it was not, or was copied to another topic afterwards."""
+        """The ledger that this one was made from (`made_of`); None without one, and in a copy for another topic."""
         told = self._custom(ORIGIN_KEY)
         return None if told is None else parse_origin(told, self.managed_ledger)
 
     def made_of(self, origin: Origin) -> "LedgerMetadata":
-        """Return the metadata for a ledger that has the messages of another one of its topic."""
+        """Return the metadata for a ledger that contains the messages of another one of its topic."""
         kept = tuple((key, value) for key, value in self.custom if key != ORIGIN_KEY)
         return replace(self, custom=(*kept, (ORIGIN_KEY, build_origin(origin, self.managed_ledger))))
 
@@ -122,7 +122,7 @@ class LedgerMetadata:
         return None if name is None else name.decode("utf-8", "replace") or None
 
     def _custom(self, wanted: str) -> bytes | None:
-        # Listings ask this of every ledger: quicker than a dictionary.
+        # Listings call this for every ledger: a loop is quicker than a dictionary.
         for key, value in self.custom:
             if key == wanted:
                 return value
@@ -132,8 +132,8 @@ class LedgerMetadata:
 def parse_ledger_metadata(data: bytes, *, key: str | None = None, offset: int = 0) -> LedgerMetadata:
     """Parse a bare ``LedgerMetadataFormat`` message.
 
-    Raises `CorruptMetadataError`, naming ``key`` and ``offset``, when the bytes are not such a message, lack a required field, or give
-    the ledger no entries, a negative length, or more bytes than 63 bits can count.
+    Raises `CorruptMetadataError`, naming ``key`` and ``offset``, when the bytes are not such a message, lack a required field, or claim
+    no entries, a negative length, or more bytes than 63 bits can count.
     """
     try:
         record = LedgerMetadataRecord.FromString(data)

@@ -1,6 +1,6 @@
-"""Paths that users give, where only a path of this machine is possible.
+"""Paths that users give where only local paths are possible.
 
-URLs are refused: ``s3://tier/out`` taken for a path would make a folder ``s3:`` here, and report success.
+URLs are refused: ``s3://tier/out`` as a path would create a folder ``s3:`` here, and report success.
 """
 
 import os

@@ -9,7 +9,7 @@ from numba.extending import intrinsic
 
 
 def _loads(bits: int, *, swap: bool = True):  # type: ignore[no-untyped-def]  # noqa: ANN202
-    """Return the code of a load that swaps its bytes or not (all machines that numba knows are little-endian)."""
+    """Return the code of a load that swaps its bytes or not (all machines that numba supports are little-endian)."""
 
     def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data

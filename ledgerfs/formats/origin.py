@@ -1,6 +1,6 @@
-"""The ledger that another one was made of, as ledgerfs notes it in the custom metadata, which brokers pass on as it is.
+"""The ledger that another one was made from: ledgerfs records it in the custom metadata, which brokers keep unchanged.
 
-`offload --unbatch` gives messages new ids, in a ledger with an id of its own. Without this note nothing in the bucket tells that both
+`offload --unbatch` gives messages new ids, in a new ledger. Without this record the bucket does not show that both
 ledgers have the same messages.
 """
 
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 ORIGIN_KEY = "ledgerfs/made-of"
 
 _MOST_ENTRIES = 2**32 - 1
-"""Catalogs have no room for more; such a ledger has 48 GiB of record headers alone."""
+"""Largest number of entries that a catalog can store; such a ledger has 48 GiB of record headers alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A ledger whose messages another ledger of its topic has, too, in entries of its own.
+    """A ledger whose messages are also in another ledger of its topic, in other entries.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ def build_origin(origin: Origin, managed_ledger: str | None) -> bytes:
 
 
 def parse_origin(data: bytes, managed_ledger: str | None) -> Origin | None:
-    """Return what `build_origin` wrote; None for anything else, and for a ledger that was copied to another topic since."""
+    """Parse a value of `build_origin`; return None for any other, and for a ledger that was copied to another topic since."""
     try:
         told = json.loads(data)
         name, ledger_id, last_entry, length = (

@@ -1,7 +1,7 @@
 """Entry records of a data object, ``int32 length | int64 entry id | entry``, found in whole buffers by a numba kernel.
 
-Entry ids are consecutive, so a scan knows the id of each record before it reads it, and stops at the first that differs. Importing this
-module imports numba (half a second); paths that need no records, such as listing a bucket or copying a ledger's file, do not import it.
+Entry ids are consecutive, so a scan predicts the id of each record, and stops at the first that differs. Importing this module imports
+numba (half a second); paths that need no records, such as listing a bucket or copying a ledger's file, do not import it.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
 
 
 class ScanStop(IntEnum):
-    """Why a scan ended."""
+    """Reason why a scan stopped."""
 
     COMPLETE = 0
     """All requested records were found."""
@@ -92,7 +92,7 @@ class EntryBatch:
         )
 
     def framed(self) -> "EntryBatch":
-        """Return the same entries as contiguous records, copied unless they are that already."""
+        """Return the same entries as contiguous records, copied unless they already are."""
         if self.is_framed or not len(self):
             return self
         ids = np.arange(self.first_entry, self.first_entry + len(self)) if self.ids is None else self.ids
@@ -102,7 +102,7 @@ class EntryBatch:
         return EntryBatch(self.first_entry, out.data.toreadonly(), offsets, self.lengths, self.ids, is_framed=True)
 
     def records(self) -> memoryview:
-        """Return the bytes of all entries as contiguous records, headers included; copied unless they lie so already."""
+        """Return the bytes of all entries as contiguous records, headers included; copied unless they already are contiguous."""
         framed = self.framed()
         if not len(framed):
             return framed.buffer[:0]
@@ -122,7 +122,7 @@ class EntryScan:
     position
         Index in the buffer after the last of them, where the next record starts.
     stop
-        Why there are no more.
+        Reason why there are no more.
     found
         The length that the next record claims (`ScanStop.MORE_BYTES`, `NEGATIVE_LENGTH`) or its id (`WRONG_ID`); None if the buffer
         ends before it.

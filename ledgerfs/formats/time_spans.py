@@ -9,7 +9,7 @@ _SPAN = re.compile(r"\s*(\d{1,15}(?:\.\d{1,15})?)\s*([smhd]?)\s*\Z", re.ASCII)
 
 
 def parse_span(text: str) -> int:
-    """Return a span of time in ms, of seconds if no unit is told; raises `InvalidOptionError` for an invalid one."""
+    """Return a span of time in ms; a number without a unit is in seconds. Raises `InvalidOptionError` for an invalid one."""
     match = _SPAN.match(text)
     if match is None:
         raise InvalidOptionError(

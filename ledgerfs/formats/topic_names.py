@@ -1,11 +1,11 @@
 """Managed-ledger names, topic names and tree components: three spellings of one thing.
 
 A managed ledger is named ``tenant/namespace/persistent/<encoded topic>`` (legacy V1: ``tenant/cluster/namespace/persistent/…``), its
-topic ``persistent://tenant/namespace/<topic>``, and its place in our tree is ``tenant/namespace/<encoded topic>``
+topic ``persistent://tenant/namespace/<topic>``, and its path in our tree is ``tenant/namespace/<encoded topic>``
 (Pulsar's ``TopicName.getPersistenceNamingEncoding``). The encoding is Java's ``URLEncoder``: a form encoding, so a space is ``+``.
 
-Names come from objects that anybody may have written. So a name that is not exactly of this form is kept whole, quoted, under ``_other``,
-and no component of the tree is ever empty, ``.``, ``..``, or holds a slash.
+Objects are untrusted, and so are names in them: a name that is not exactly of this form stays whole, quoted, under ``_other``,
+and no component of the tree is ever empty, ``.``, ``..``, or contains a slash.
 """
 
 import re
@@ -53,7 +53,7 @@ class ManagedLedgerName:
 
     @property
     def directory(self) -> tuple[str, str, str]:
-        """Components of the topic's directory in a view; the namespace of a V1 name is ``<cluster>%2F<namespace>``."""
+        """Components of the topic's directory in the tree; the namespace of a V1 name is ``<cluster>%2F<namespace>``."""
         namespace = f"{self.cluster}%2F{self.namespace}" if self.cluster is not None else self.namespace
         return _visible(self.tenant), _visible(namespace), _visible(self.encoded_topic)
 
@@ -61,7 +61,7 @@ class ManagedLedgerName:
 def parse_managed_ledger_name(name: str) -> ManagedLedgerName | None:
     """Return the parts of a managed-ledger name, or None when it does not belong to a persistent topic.
 
-    It does not if its topic is encoded in another way than Java does it, or if it has four parts and a topic with a slash, which Pulsar
+    It does not if its topic is encoded differently than by Java, or if it has four parts and a topic with a slash, which Pulsar
     would read as a legacy name (``tenant/namespace/a/b``). So topics and managed ledgers correspond one to one.
     """
     parts = name.split("/")
@@ -92,7 +92,7 @@ def topic_of(managed_ledger: str | None) -> str:
 
 
 def directory_of(managed_ledger: str | None) -> tuple[str, ...]:
-    """Return the components of a managed ledger's directory below a view."""
+    """Return the components of a managed ledger's directory in the tree."""
     if managed_ledger is None:
         return (UNKNOWN_DIRECTORY,)
     parsed = parse_managed_ledger_name(managed_ledger)
@@ -103,9 +103,9 @@ def directory_of(managed_ledger: str | None) -> tuple[str, ...]:
 
 
 def managed_ledger_in(directory: Sequence[str]) -> str:
-    """Return the managed ledger of a topic's directory below a view: the inverse of `ManagedLedgerName.directory`.
+    """Return the managed ledger of a topic's directory in the tree: the inverse of `ManagedLedgerName.directory`.
 
-    Raises `InvalidNameError` for directories of no topic; it names the directory of the topic that was perhaps meant.
+    Raises `InvalidNameError` for directories of no topic; the error suggests the directory that was probably meant.
     """
     path = "/".join(directory)
     if len(directory) != 3 or directory[0] in _RESERVED:
@@ -170,7 +170,7 @@ def split_partition(name: str) -> tuple[str, str | None]:
 
 
 def schema_owner(topic: str) -> ManagedLedgerName:
-    """Return the name under which Pulsar keeps the schemas of a topic, which its partitions share; takes what `managed_ledger_of` takes.
+    """Return the name under which Pulsar stores the schemas of a topic and its partitions; accepts names as `managed_ledger_of` does.
 
     Raises `InvalidNameError`.
     """

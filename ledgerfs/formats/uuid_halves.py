@@ -1,4 +1,4 @@
-"""A uuid as two unsigned 64-bit numbers, as protobuf messages and columns have it."""
+"""A uuid as two unsigned 64-bit numbers, as in protobuf messages and columns."""
 
 
 def uuid_from_halves(most: int, least: int) -> str:

@@ -1,1 +1,1 @@
-"""Entries to messages, as Arrow tables, and back: frames, batches, compression, chunks, encryption, transforms. No I/O."""
+"""Entries to Arrow tables of messages, and back: frames, batches, compression, chunks, encryption, transforms. No I/O."""

@@ -1,4 +1,4 @@
-"""Compiles what reading and writing of messages needs, by doing both with a few messages in memory."""
+"""Compiles the kernels for reading and writing messages, by doing both with a few messages in memory."""
 
 import json
 from typing import Any
@@ -44,7 +44,7 @@ _VALUES: dict[str, list[Any]] = {
 
 
 def compile_kernels() -> None:
-    """Compile the kernels of messages and of typed values, where they are not on disk yet."""
+    """Compile the kernels of messages and of typed values, unless they are cached on disk."""
     rows = pa.RecordBatch.from_pydict(
         {
             "key": ["k", None],
@@ -56,7 +56,7 @@ def compile_kernels() -> None:
     for codec, batch in (("none", 1), ("none", 2), ("zstd", 2)):
         encoder = MessageEncoder(rows.schema, EncodeOptions(compression=codec, batch=batch))
         for made in [*encoder.encode(rows), *encoder.finish()]:
-            # To kernels, memory that may be written is another type than what stores return.
+            # For kernels, writable memory is another type than the read-only memory that stores return.
             found = scan_records(memoryview(bytes(made.records())), 0, 0, len(made)).batch
             _decode(found)
             for _ in unbatch()(found, 0):

@@ -1,8 +1,8 @@
-"""Blocks of a SequenceFile: many records, whose keys are compressed together, and so are their values.
+"""Blocks of a SequenceFile: many records, with their keys compressed together, and their values together.
 
 ``int32`` -1, the file's marker, vint number of records, then four parts, each a vint size and a stream: the keys' lengths (vints), the
 keys, the values' lengths (vints), the values. The size of each stream's content follows from the number of records and the values' lengths.
-It is inflated to exactly that size; a claim that its stream is too short for is refused before anything is allocated.
+It is inflated to exactly that size; a size that its stream is too short for is refused before memory is allocated.
 """
 
 import re
@@ -35,7 +35,7 @@ class BlockPart:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Where a block is in a window.
+    """Position of a block in a window.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Block:
     records
         Number of its records, at least one.
     key_lengths, keys, value_lengths, values
-        Its streams. The values alone may go on after the window.
+        Its streams. Only the values may continue after the window.
 
     """
 
@@ -57,7 +57,7 @@ class Block:
 
     @property
     def end(self) -> int:
-        """Where the next block begins."""
+        """Index where the next block begins."""
         return self.values.end
 
 
@@ -97,7 +97,7 @@ def find_block(window: Window, start: int, sync: bytes) -> Block | int:
 def block_keys(window: Window, block: Block, codec: Codec) -> Int64:
     """Return the keys of a block, shape (records,), without inflating its values.
 
-    Raises the errors of `find_block` for broken streams, and for keys that are not of eight bytes.
+    Raises the errors of `find_block` for broken streams, and for keys that do not have eight bytes.
     """
     count = block.records
     lengths = inflate_part(window, block.key_lengths, codec, count, count)
@@ -137,7 +137,7 @@ def find_sync(buffer: memoryview, sync: bytes, start: int) -> int | None:
     """Return the first index from ``start`` on where a marker begins, with the -1 before it, or None: for a reader without an index.
 
     A block begins there, or, in files without blocks, a record begins after it. A value that holds the same bytes, such as a part of the
-    same file, looks like a marker; only a walk from the start of the file, or from a position of the index, can tell them apart.
+    same file, looks like a marker; only a walk from the start of the file, or from a position of the index, can distinguish them.
     """
     found = re.compile(re.escape(SYNC_ESCAPE + sync)).search(buffer, start)
     return None if found is None else found.start()

@@ -16,7 +16,7 @@ MAGIC = b"crc\0"
 _HEADER = struct.Struct(">4si")
 _CHECKSUM_BYTES = 4
 MAX_CHUNK_BYTES = 64 << 20
-"""More than anybody sets; Hadoop's default is 512."""
+"""Larger than any real setting; Hadoop's default is 512."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def size_of_checksums(file_size: int, chunk_bytes: int) -> int:
 
 
 def parse_chunk_checksums(data: bytes, *, file_size: int, key: str | None = None) -> ChunkChecksums:
-    """Parse the checksums of a file of ``file_size`` bytes; raises `CorruptObjectError` for what is no such file, or not one of these."""
+    """Parse the checksums of a file of ``file_size`` bytes; raises `CorruptObjectError` for another format, or those of another file."""
     if len(data) < _HEADER.size or not data.startswith(MAGIC):
         raise CorruptObjectError(
             "no file of Hadoop's checksums: it does not begin with 'crc' and a zero", key=key, offset=0

@@ -1,7 +1,7 @@
 """Values that are compressed one by one, inflated into one buffer by a kernel.
 
-It calls the functions of zlib that Python's module `zlib` is linked to. A call from Python for each value would take longer than most
-values do, and would release and take the interpreter's lock each time. Where the functions are not exported, Python does that all the same.
+The kernel calls the zlib functions that Python's module `zlib` is linked to. A call from Python for each value would take longer than
+most values do, and would release and take the interpreter's lock each time. Where the functions are not exported, Python inflates each.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ from ledgerfs.formats.memory_loads import load_int32
 
 
 class InflateStop(IntEnum):
-    """Why `inflate_values` ended."""
+    """Reason why `inflate_values` stopped."""
 
     COMPLETE = 0
     """All requested values are inflated."""
@@ -49,7 +49,7 @@ class InflatedValues:
     starts, sizes
         Where in ``buffer`` the bytes of each value are (without its length), shape (values,).
     stop
-        Why there are no more.
+        Reason why there are no more.
 
     """
 
@@ -74,7 +74,7 @@ def inflate_values(buffer: memoryview, starts: Int64, sizes: Int64, codec: Codec
 
 
 def _inflate_in_python(buffer: memoryview, starts: Int64, sizes: Int64, codec: Codec, room: int) -> InflatedValues:
-    """Do the same without zlib's C functions."""
+    """Inflate values as `inflate_values` does, without zlib's C functions."""
     made, stop = bytearray(), InflateStop.COMPLETE
     placed, lengths = [], []
     for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):

@@ -1,7 +1,7 @@
 """The ledger's metadata: the value of key -1, the first record of the data, read from a few KiB and without numba.
 
-A catalog of many ledgers needs only this of each. Compressed streams are inflated at their beginnings only, and their checksums are at
-their ends: damage that still parses is found when the records are read.
+A catalog reads only this of each ledger. Compressed streams are inflated at their beginnings only, and their checksums are at their ends:
+damage that still parses is found when the records are read.
 """
 
 import struct

@@ -27,7 +27,7 @@ _VALUE_CLASSES = {Role.DATA: _BYTES, Role.INDEX: _LONG}
 
 
 class RecordCompression(Enum):
-    """What is compressed on its own: nothing, each value, or the keys and values of many records (a block)."""
+    """Unit of compression: none, each value, or the keys and values of many records (a block)."""
 
     NONE = "none"
     RECORD = "record"
@@ -43,7 +43,7 @@ class Codec(Enum):
 
     @property
     def window_bits(self) -> int:
-        """The argument by which zlib knows the stream's frame: its own, or gzip's."""
+        """The argument of zlib for the frame of the stream: zlib or gzip."""
         return 31 if self is Codec.GZIP else 15
 
 
@@ -56,7 +56,7 @@ class SequenceHeader:
     key_class, value_class
         Java's names of the classes.
     compression
-        What is compressed on its own.
+        Unit of compression.
     codec
         Its codec; None if nothing is compressed.
     sync
@@ -77,7 +77,7 @@ class SequenceHeader:
 def parse_header(window: Window) -> SequenceHeader | None:
     """Parse the header of a file, of which ``window`` has the first bytes.
 
-    Returns None if the header goes on after the window; `MAX_HEADER_BYTES`, or the whole file if it is smaller, are always enough.
+    Returns None if the header continues after the window; `MAX_HEADER_BYTES`, or the whole file if it is smaller, are always enough.
     Raises `CorruptLedgerError` (in an index, `CorruptIndexError`), and `UnsupportedFormatError` with the name of a version, class or codec
     that ledgerfs does not read.
     """
@@ -180,7 +180,7 @@ def _codec(cursor: _Cursor) -> Codec:
 def read_vint(data: Buffer, at: int) -> tuple[int, int] | None:
     """Return the integer of variable length at ``at`` and the index after it, or None when ``data`` ends before it does.
 
-    Hadoop's ``WritableUtils``: a byte from -112 on is the number itself. A smaller one tells the sign and how many bytes follow,
+    Hadoop's ``WritableUtils``: a byte from -112 on is the number itself. A smaller one encodes the sign and how many bytes follow,
     big-endian: -113 … -120 one to eight bytes of a positive number, -121 … -128 one to eight bytes of the complement of a negative one.
     """
     if at >= len(data):

@@ -1,8 +1,8 @@
-"""The ``index`` of a MapFile: where some of the keys are in its data. It is a SequenceFile of blocks itself.
+"""The ``index`` of a MapFile: positions of some of the keys in its data. It is itself a SequenceFile of blocks.
 
-An entry ``key, position`` says that a walk which begins at ``position`` comes to the key, not that the key is the first there: in data that
-is in blocks, keys before it may be in the same block. The first entry is that of key -1. There is one for every 128 records, or for more
-if a block has more. The data alone tells all of it, too.
+An entry ``key, position`` means that a walk from ``position`` reaches the key, not that the key is the first there: in data that is in
+blocks, keys before it may be in the same block. The first entry is that of key -1. There is one for every 128 records, or for more if a
+block has more. The data contains all of it, too.
 """
 
 from dataclasses import dataclass

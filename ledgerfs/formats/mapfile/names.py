@@ -1,4 +1,4 @@
-"""Paths of a bucket that Pulsar's filesystem offloader wrote: what each object is, by its path alone.
+"""Paths of a bucket that Pulsar's filesystem offloader wrote: the kind of each object by its path.
 
 A ledger is a folder, ``tenant/namespace/persistent/<encoded topic>/<ledger id>-<uuid>`` (legacy V1 topics: with a cluster), with the
 objects ``data`` and ``index``. Hadoop leaves checksums beside them on local file systems. The uuid is that of one offload attempt.
@@ -16,12 +16,12 @@ _MAX_LEDGER_ID = 2**63 - 1
 
 
 class FileKind(Enum):
-    """What a path's name says about the object."""
+    """Kind of an object, by its path."""
 
     DATA = "data"
     """The records."""
     INDEX = "index"
-    """Where in the data some of the records are."""
+    """Positions of some of the records in the data."""
     CHECKSUM = "checksum"
     """A checksum that Hadoop's local file system writes beside each file."""
     OTHER = "other"
@@ -63,7 +63,7 @@ class MapFileLedger:
 def parse_ledger_folder(path: str) -> MapFileLedger | None:
     """Return the parts of the path of a ledger's folder, or None when ``path`` is not exactly one.
 
-    The path begins with the tenant. Its topic may be encoded in another way than Java does it: `topic_names` handles those.
+    The path begins with the tenant. Its topic may be encoded differently than by Java: `topic_names` handles those.
     """
     managed_ledger, _, name = path.rpartition("/")
     parsed = parse_ledger_name(name)
@@ -80,9 +80,9 @@ def parse_ledger_name(name: str) -> tuple[int, str] | None:
 
 
 def nearly_a_ledger(name: str) -> int | None:
-    """Return the ledger id of a name that Pulsar gives to no folder, but that somebody may have made of one; None for any other.
+    """Return the ledger id of a folder name that Pulsar never writes, but that may be one that was changed; None for any other.
 
-    Such are those in upper case, with zeros or a sign before the id, with another uuid or none, with something before or behind, and with
+    These are names in upper case, with zeros or a sign before the id, with another uuid or none, with text before or after, and with
     digits of other scripts. The id is a guess: ``1_0-…`` may have been 1 or 10. A uuid alone has none.
     """
     match = _NEARLY_A_LEDGER.search(normalize("NFKC", name))

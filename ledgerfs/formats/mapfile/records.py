@@ -1,8 +1,8 @@
 """The records of a SequenceFile without blocks, found in whole buffers by a numba kernel; and the values of blocks.
 
 A record is ``int32`` length, ``int32`` length of the key (8), key, value. After a length of -1 the file's marker follows. A value
-is a ``BytesWritable``: ``int32`` length and its bytes, or, compressed by itself, a zlib stream of both. Importing this module imports numba
-(half a second); `first_record` and `index` do without it.
+is a ``BytesWritable``: ``int32`` length and its bytes, or, if compressed, a zlib stream of both. Importing this module imports numba
+(half a second); `first_record` and `index` do not need it.
 """
 
 from dataclasses import dataclass
@@ -20,20 +20,20 @@ SMALLEST_RECORD = 20
 
 
 class RecordStop(IntEnum):
-    """Why a scan ended."""
+    """Reason why a scan stopped."""
 
     COMPLETE = 0
     """All requested records were found."""
     MORE_BYTES = 1
     """The next record, or its lengths, or a marker, ends after the buffer."""
     WRONG_SYNC = 2
-    """After a length of -1 there is not the file's marker."""
+    """The file's marker does not follow a length of -1."""
     WRONG_LENGTH = 3
     """A record claims an impossible length."""
     WRONG_KEY_LENGTH = 4
-    """A key is not of eight bytes."""
+    """A key does not have eight bytes."""
     WRONG_VALUE_LENGTH = 5
-    """A value claims another length than its record has for it."""
+    """A value claims another length than its record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,13 @@ class RecordScan:
     keys
         Keys of the complete records found, shape (records,).
     starts, sizes
-        Where in the buffer the bytes of each value are, shape (records,): the value itself (without its length), or its zlib stream.
+        Positions in the buffer of each value's bytes, shape (records,): the value itself (without its length), or its zlib stream.
     position
         Index in the buffer where the next record, or a marker before it, begins.
     needed
         For `RecordStop.MORE_BYTES`, the bytes that the buffer needs from ``position`` on for the next record, or its length; 0 otherwise.
     stop
-        Why there are no more.
+        Reason why there are no more.
     found
         The wrong length; 0 for every other stop.
 

@@ -1,4 +1,4 @@
-"""From one record to the next through a file's data, with any compression: batches of consecutive records with plain values.
+"""Walk through the records of a file's data, with any compression: batches of consecutive records with plain values.
 
 A reader fetches a window of some MiB, calls `read_records` until that needs more bytes than the window has, and fetches the next window.
 """
@@ -58,7 +58,7 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What `read_records` found.
+    """Result of `read_records`.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ def read_records(
     A record or block, or a marker before it, begins at ``start``. If values are compressed one by one, the records returned are those that
     fit into four times their compressed bytes, or into ``limit``. ``count`` does not cut blocks.
 
-    Raises `CorruptLedgerError` with the offset for an invalid record, and for one whose length says that it ends after the file; the
+    Raises `CorruptLedgerError` with the offset for an invalid record, and for one whose length exceeds the file; the
     records before it are returned first. Raises `UnsupportedFormatError` for a value or block of more than ``limit`` bytes.
     """
     if window.offset + start >= window.file_size:
@@ -103,7 +103,7 @@ def read_records(
 
 
 def _nothing(window: Window, scan: RecordScan, limit: int) -> Step:
-    """Return the step of a scan that found no whole record, or raise the error for why there is none."""
+    """Return the step of a scan that found no whole record, or raise the error that explains it."""
     at = scan.position
     if scan.stop is RecordStop.MORE_BYTES:
         if window.offset + at >= window.file_size:

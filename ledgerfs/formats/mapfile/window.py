@@ -7,7 +7,7 @@ from ledgerfs.errors import CorruptIndexError, CorruptLedgerError, CorruptObject
 
 
 class Role(Enum):
-    """Which of a MapFile's two SequenceFiles."""
+    """One of a MapFile's two SequenceFiles."""
 
     DATA = "data"
     INDEX = "index"

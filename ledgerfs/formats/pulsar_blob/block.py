@@ -39,7 +39,7 @@ class BlockHeader:
 
 
 def parse_block_header(data: bytes | memoryview, *, key: str | None = None, offset: int = 0) -> BlockHeader:
-    """Parse the header at the start of ``data``, which stands at byte ``offset`` of object ``key``.
+    """Parse the header at the start of ``data``, which is at byte ``offset`` of object ``key``.
 
     Raises `CorruptLedgerError` for short data, another magic or impossible lengths, and `UnsupportedFormatError` for the magic of PIP-76
     streaming blocks.

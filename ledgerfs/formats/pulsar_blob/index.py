@@ -1,4 +1,4 @@
-"""The V1 index object: where the blocks of a ledger are, and its metadata (``docs/formats/pulsar-blob.md``)."""
+"""The V1 index object: positions of a ledger's blocks, and its metadata (``docs/formats/pulsar-blob.md``)."""
 
 import struct
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class OffloadIndex:
     blocks
         Ascending by first entry and offset; never empty.
     oddity
-        Why the index object's own length is wrong, which readers ignore; None in every index that Pulsar wrote.
+        Reason why the index object's own length is wrong (readers ignore it); None in every index that Pulsar wrote.
 
     """
 

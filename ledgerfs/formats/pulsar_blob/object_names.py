@@ -1,4 +1,4 @@
-"""Keys of a bucket: what each object is, by its name alone.
+"""Keys of a bucket: the kind of each object by its name.
 
 Pulsar's keys are flat (``docs/formats/pulsar-blob.md``): ``<uuid>-ledger-<id>`` is a data object, the same with ``-index`` its index.
 The uuid is that of one offload attempt, so one ledger can have several pairs.
@@ -10,7 +10,7 @@ from enum import Enum
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 INDEX_SUFFIX = "-index"
-"""What the key of an index has behind that of its data object."""
+"""Suffix of an index's key after the key of its data object."""
 _LEDGER_KEY = re.compile(rf"({_UUID})-ledger-(0|[1-9][0-9]{{0,18}})(-index)?\Z", re.ASCII)
 _STREAMING_KEY = re.compile(rf"{_UUID}(-index)?\Z", re.ASCII)
 _GCS_PART_KEY = re.compile(rf"{_UUID}_[0-9]{{8}}\Z", re.ASCII)
@@ -18,7 +18,7 @@ _MAX_LEDGER_ID = 2**63 - 1
 
 
 class KeyKind(Enum):
-    """What a key's name says about the object."""
+    """Kind of an object, by its key."""
 
     DATA = "data"
     """V1 data object."""

@@ -19,7 +19,7 @@ CLUSTER_KEY = "pulsarclustername"
 """Key of the name of the cluster that wrote an object, in lower case."""
 
 GROUP_KEY = "ledgerfs-group"
-"""Key in the user metadata of data objects that one job of ours wrote together (`ledgerfs.layouts.pulsar_blob.ledger_group`)."""
+"""Key in the user metadata of data objects that one job of ledgerfs wrote together (`ledgerfs.layouts.pulsar_blob.ledger_group`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class OffloadUserMetadata:
 
     @property
     def broker_refuses(self) -> str | None:
-        """Why a broker would not read the object; None when it would."""
+        """Reason why a broker would refuse the object; None when it would read it."""
         if self.format_version is None:
             return f"user metadata lacks {_VERSION_KEY}: a broker refuses this object"
         if self.format_version != FORMAT_VERSION:

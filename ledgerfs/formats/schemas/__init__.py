@@ -1,1 +1,1 @@
-"""Schemas of values: the texts that Pulsar keeps, and what they mean."""
+"""Schemas of values: their texts as Pulsar stores them, and the types that they define."""

@@ -25,17 +25,17 @@ MOST_DECIMAL_DIGITS = 76
 """Digits of Arrow's largest decimal; one with more stays bytes."""
 _LARGEST_FIXED = 1 << 30
 MOST_TYPES = 1 << 15
-"""Types of a schema, a named one counted wherever it is used: more than any real one has, and few enough to make a column of each."""
+"""Most types of a schema, a named one counted at each use: more than any real one has, few enough to make a column of each."""
 _SYMBOLS_OF_A_TYPE = 64
-"""So many symbols of an enum count as one type more."""
+"""Symbols of an enum that count as one more type."""
 MOST_LEVELS = 64
-"""Types inside types: Arrow, and what reads its arrays, goes through them by recursion."""
+"""Most levels of nested types: Arrow and readers of its arrays recurse through them."""
 Json: TypeAlias = Any
-"""What `json.loads` returns."""
+"""A value that `json.loads` returns."""
 
 
 class _NoDefault:
-    """Stands for a default that is not given, since null is one."""
+    """Marks a missing default, since null is a valid one."""
 
     def __repr__(self) -> str:
         return "NO_DEFAULT"
@@ -46,7 +46,7 @@ NO_DEFAULT: Final = _NoDefault()
 
 @dataclass(frozen=True, slots=True)
 class Logical:
-    """A logical type that the specification knows, at a type where it may stand; precision and scale are of decimals."""
+    """A logical type of the specification, at a type that it allows; precision and scale are of decimals."""
 
     name: str
     precision: int = 0
@@ -63,7 +63,7 @@ class Primitive:
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """So many bytes."""
+    """A fixed number of bytes."""
 
     name: str
     size: int
@@ -73,7 +73,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Enum:
-    """One of some symbols; ``default`` is what a reader takes for one that it does not know."""
+    """One of some symbols; a reader uses ``default`` for an unknown one."""
 
     name: str
     symbols: tuple[str, ...]
@@ -90,7 +90,7 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """Values of one type by text."""
+    """Values of one type, with text as keys."""
 
     values: "AvroType"
 
@@ -142,7 +142,7 @@ class AvroSchema:
 
 
 def parse_avro_schema(text: str | bytes) -> AvroSchema:
-    """Return the schema of a JSON text; raises `InvalidSchemaError` that says what is wrong with it, and where."""
+    """Return the schema of a JSON text; raises `InvalidSchemaError` with the fault and its place."""
     try:
         parser = _Parser()
         root = parser.type_of(json.loads(text), "", "the schema")
@@ -279,7 +279,7 @@ class _Parser:
 
 
 def branch_name(branch: AvroType) -> str:
-    """Return the name by which a branch of a union is told from others: of the type, in full."""
+    """Return the name that distinguishes a branch of a union: that of its type, in full."""
     match branch:
         case Primitive() | Fixed() | Enum() | Record() | Recursive():
             return branch.name
@@ -292,7 +292,7 @@ def branch_name(branch: AvroType) -> str:
 
 
 def _as_name(name: str) -> str:
-    """Return a name without a NUL, at which names of Arrow's fields end where arrays go to other libraries."""
+    """Return a name without NULs, since other libraries end names of Arrow's fields there."""
     return name.replace("\0", "\ufffd")
 
 
@@ -309,7 +309,7 @@ def _required(node: Mapping[str, Json], key: str, place: str) -> Json:
 
 
 def _require_text(name: str) -> None:
-    """Refuse halves of characters, which JSON can write and Arrow has no names of."""
+    """Refuse lone surrogates, which JSON allows and Arrow's names do not."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -317,7 +317,7 @@ def _require_text(name: str) -> None:
 
 
 def _require_reasonable(root: AvroType) -> None:
-    """Refuse a tree that is deeper, or has more types, than any real one: names let a short text stand for a tree of any size."""
+    """Refuse a tree that is deeper, or has more types, than any real one: by names, a short text can define a tree of any size."""
     known: dict[int, tuple[int, int]] = {}
 
     def measured(kind: AvroType) -> tuple[int, int]:
@@ -354,7 +354,7 @@ def _texts(value: Json) -> Iterator[str]:
 
 
 def _logical(node: Mapping[str, Json], kind: str) -> Logical | None:
-    """Return the logical type; None for one that is unknown or cannot stand there, which the specification has readers ignore."""
+    """Return the logical type; None for one that is unknown or not allowed there, which readers must ignore (specification)."""
     name = node.get("logicalType")
     if name not in _LOGICAL.get(kind, ()):
         return None
@@ -362,7 +362,7 @@ def _logical(node: Mapping[str, Json], kind: str) -> Logical | None:
     if name != "decimal":
         return Logical(name) if size == {"uuid": 16, "duration": 12}.get(name, size) or kind != "fixed" else None
     precision, scale = node.get("precision"), node.get("scale", 0)
-    if not (type(precision) is int and type(scale) is int):  # and no boolean
+    if not (type(precision) is int and type(scale) is int):  # not a boolean
         return None
     is_known = 0 < precision <= MOST_DECIMAL_DIGITS and 0 <= scale <= precision
     return Logical(name, precision, scale) if is_known else None

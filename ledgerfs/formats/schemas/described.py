@@ -1,4 +1,4 @@
-"""Schemas for people: the names of their fields, and their definitions as text."""
+"""Schemas in readable form: the names of their fields, and their definitions as text."""
 
 import json
 from typing import Any
@@ -43,7 +43,7 @@ def fields_of(schema: SchemaInfo) -> list[str]:
 
 
 def definition_of(schema: SchemaInfo) -> Any:  # noqa: ANN401  (JSON)
-    """Return what JSON has for a definition: the schema that the data is, or a text; None for a type that needs none.
+    """Return a definition as JSON: the schema in the data, or a text; None for a type that needs none.
 
     Raises `InvalidSchemaError`.
     """

@@ -16,7 +16,7 @@ _GOOGLES = "google.protobuf"
 def native_schema_data(descriptors: bytes, message: str | None) -> bytes:
     """Return the schema of a message in a ``FileDescriptorSet``, as ``protoc --include_imports --descriptor_set_out`` writes it.
 
-    Without a name it is the only message that stands alone in a file. Raises `InvalidSchemaError`.
+    Without a name, the only message outside Google's own packages is meant. Raises `InvalidSchemaError`.
     """
     try:
         files = FileDescriptorSet.FromString(descriptors)
@@ -59,7 +59,7 @@ def _root(files: FileDescriptorSet, message: str | None) -> tuple[str, str]:
 
 
 def _messages(files: FileDescriptorSet) -> Iterator[tuple[str, str, DescriptorProto]]:
-    """Yield the full name of each message, those in others as well, the name of its file, and the message."""
+    """Yield the full name of each message (nested ones included), the name of its file, and the message."""
     for file in files.file:
         waiting = [(file.package, one) for one in reversed(file.message_type)]
         while waiting:

@@ -1,9 +1,9 @@
-"""Schemas of Protobuf messages: a set of descriptors, or what Pulsar keeps of one, to message types whose names are resolved.
+"""Schemas of Protobuf messages: a set of descriptors, or Pulsar's list of fields, to message types whose names are resolved.
 
-Pulsar's PROTOBUF_NATIVE has a whole set, with all that it imports, in any order. Its older PROTOBUF has fields of the outermost message
-alone, without names of enums or definitions of messages inside, and without a word on which fields have presence.
+Pulsar's PROTOBUF_NATIVE has a whole set, with all imports, in any order. Its older PROTOBUF has the fields of the outermost message only,
+without names of enums, definitions of nested messages, or the presence of fields.
 
-Each set is its own world: versions of one schema have the same names for different messages, so nothing here knows of another set.
+Each set is independent: versions of one schema have the same names for different messages, so sets share nothing.
 Extensions are not fields of the messages that they extend.
 """
 
@@ -25,12 +25,12 @@ from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
 
 FIELDS_PROPERTY = "__PARSING_INFO__"
-"""The property of a PROTOBUF schema that has its fields."""
+"""The property of a PROTOBUF schema that contains its fields."""
 _LARGEST_NUMBER = (1 << 29) - 1
 
 
 class Kind(IntEnum):
-    """What a field is; the numbers are those of descriptors."""
+    """Type of a field; the numbers are those of descriptors."""
 
     DOUBLE = 1
     FLOAT = 2
@@ -69,15 +69,15 @@ class Field:
     Attributes
     ----------
     has_presence
-        Whether one that is not given differs from one that is zero.
+        Whether a missing field differs from one that is zero.
     oneof
-        The name of the choice that it is a member of.
+        Name of the oneof that it is a member of.
     enum
-        Its type, if it is one whose names are known.
+        Its enum type, if the names are known.
     message
-        The full name of its type, if it is one whose fields are known.
+        Full name of its message type, if the fields are known.
     default
-        What is taken for one that is not given, where the schema says so (proto2).
+        Value of a missing field, where the schema defines one (proto2).
 
     """
 
@@ -110,9 +110,9 @@ class ProtobufSchema:
 
 
 def protobuf_schema(schema: SchemaInfo) -> ProtobufSchema:
-    """Return what a schema of the type PROTOBUF_NATIVE or PROTOBUF says of its messages.
+    """Return the message types of a schema of the type PROTOBUF_NATIVE or PROTOBUF.
 
-    Raises `InvalidSchemaError` for one that is malformed, and for an old one that does not tell the numbers of its fields.
+    Raises `InvalidSchemaError` for a malformed schema, and for an old one without numbers of fields.
     """
     if schema.type == "PROTOBUF_NATIVE":
         return descriptor_schema(*native_descriptors(schema.data))
@@ -139,7 +139,7 @@ def native_descriptors(data: bytes) -> tuple[FileDescriptorSet, str]:
 def descriptor_schema(files: FileDescriptorSet, root: str) -> ProtobufSchema:
     """Return the message type of a full name in a set of descriptors.
 
-    Raises `InvalidSchemaError` if the set is not consistent, lacks what it imports, or has no such message.
+    Raises `InvalidSchemaError` if the set is not consistent, lacks an import, or has no such message.
     """
     pool = pool_of(files)
     try:
@@ -150,7 +150,7 @@ def descriptor_schema(files: FileDescriptorSet, root: str) -> ProtobufSchema:
 
 
 def pool_of(files: FileDescriptorSet) -> DescriptorPool:
-    """Return a pool of its own with all files, each after those that it imports; raises `InvalidSchemaError` where one cannot be."""
+    """Return a new pool with all files, each after its imports; raises `InvalidSchemaError` if that is impossible."""
     pool = DescriptorPool()
     try:
         named: dict[str, FileDescriptorProto] = {}
@@ -170,7 +170,7 @@ def pool_of(files: FileDescriptorSet) -> DescriptorPool:
 
 
 def _messages(root: Descriptor) -> dict[str, Message]:
-    """Return the message and all that it needs."""
+    """Return the message and all message types that it needs."""
     found: dict[str, Message] = {}
     left = [root]
     while left:
@@ -217,7 +217,7 @@ def _enum(kind: EnumDescriptor) -> EnumType:
 
 
 def _outermost_fields(text: str, data: bytes) -> ProtobufSchema:
-    """Return the message of Pulsar's list of fields; ``data`` is an Avro record, of which the name is of use."""
+    """Return the message of Pulsar's list of fields, named as the Avro record in ``data``."""
     try:
         listed: Any = json.loads(text)
         record: Any = json.loads(data or b"{}")
@@ -235,10 +235,10 @@ def _listed_field(one: Mapping[str, Any]) -> Field:
     name, number, kind, label = one["name"], one["number"], Kind[one["type"]], one["label"]
     if not (isinstance(name, str) and type(number) is int and 0 < number <= _LARGEST_NUMBER):
         raise ValueError("no name or number of a field")
-    name.encode()  # no halves of characters, as Arrow has no names of them
+    name.encode()  # refuses lone surrogates, which Arrow's names cannot have
     is_repeated = label == "LABEL_REPEATED"
     return Field(
-        name.replace("\0", "\ufffd"),  # where Arrow's arrays go to other libraries, names end at a NUL
+        name.replace("\0", "\ufffd"),  # other libraries end Arrow's names at a NUL
         number,
         kind,
         is_repeated=is_repeated,

@@ -1,8 +1,8 @@
-"""One saved version of a topic's schema: an object of its own, which is written once and never changed (``docs/guides/schemas.md``).
+"""One saved version of a topic's schema: a separate object, written once and never changed (``docs/guides/schemas.md``).
 
-Its name has the version and a digest of what the version says, so two that save the same version write the same object, and a version that
-is given again after a forced deletion is another object beside the first. A version that rows were written with has one name, whatever it
-says: of two that write rows with different schemas under one number, only one can save its schema.
+Its name has the version and a digest of its content: two writers of the same version write the same object, and a version number that is
+used again after a forced deletion becomes another object beside the first. A version that rows were written with has one name, whatever its
+content: of two writers with different schemas under one number, only one can save its schema.
 """
 
 import base64
@@ -16,9 +16,9 @@ from ledgerfs.formats.schemas.schema_info import ANY_VERSION, LARGEST_VERSION, S
 from ledgerfs.formats.topic_names import ManagedLedgerName
 
 FOLDER = "_ledgerfs/schemas/"
-"""Where in a bucket the saved schemas of its topics are."""
+"""Folder of a bucket that contains the saved schemas of its topics."""
 MAX_SAVED_BYTES = 32 << 20
-"""No schema is larger: Pulsar keeps each in an entry of BookKeeper."""
+"""No schema is larger: Pulsar stores each in an entry of BookKeeper."""
 
 _FORMAT = "ledgerfs schema"
 _FORMAT_VERSION = 1
@@ -28,24 +28,24 @@ _SHORT_NAME = 150
 
 
 def is_saved_schema(key: str) -> bool:
-    """Whether this key of a bucket is one of a saved schema."""
+    """Whether a key of a bucket is that of a saved schema."""
     return key.startswith(FOLDER) and _NAME.match(key.rpartition("/")[2]) is not None
 
 
 def is_schemas_folder(key: str) -> bool:
-    """Whether this key, which ends with ``/``, is a folder that is only there for saved schemas."""
+    """Whether a key, which ends with ``/``, is a folder for saved schemas only."""
     return key.endswith("/") and (FOLDER.startswith(key) or key.startswith(FOLDER))
 
 
 def is_saved_name(name: str) -> bool:
-    """Whether a name in the folder of a topic is one of a saved schema."""
+    """Whether a name in a topic's folder is that of a saved schema."""
     return _NAME.match(name) is not None
 
 
 def topic_folder(owner: ManagedLedgerName) -> str:
     """Return the folder of a topic's schemas, with ``/`` at its end: tenant, namespace, encoded name.
 
-    Components that no file system would take are cut, and end with a digest of the whole.
+    Components that are too long for file systems are cut, and end with a digest of the whole.
     """
     return "".join(f"{_fitting(component)}/" for component in owner.directory)
 
@@ -59,7 +59,7 @@ def saved_name(topic: str, version: SchemaVersion) -> str:
 def dump_schema(topic: str, version: SchemaVersion) -> bytes:
     """Return the object for one version of a topic, named as ``persistent://…``.
 
-    Raises `InvalidOptionError` for a version that could not be read again: of a number that no message can name, or too large.
+    Raises `InvalidOptionError` for a version that could not be read again: its number is not valid in a message, or it is too large.
     """
     if not (0 <= version.version <= LARGEST_VERSION or (version.version == ANY_VERSION and version.is_by_hand)):
         reason = f"expected the number of a version, from 0 to {LARGEST_VERSION}"
@@ -97,7 +97,7 @@ def dump_schema(topic: str, version: SchemaVersion) -> bytes:
 def parse_schema(data: bytes, key: str) -> tuple[str, SchemaVersion]:
     """Return the topic and the version of an object.
 
-    Raises `CorruptSchemaFileError` for bytes that are not what this object's name says, and `UnsupportedFormatError` for those of a newer
+    Raises `CorruptSchemaFileError` for bytes that do not match the object's name, and `UnsupportedFormatError` for those of a newer
     ledgerfs.
     """
     try:
@@ -147,7 +147,7 @@ def _version_of(document: dict[str, Any], key: str) -> tuple[str, SchemaVersion]
 
 
 def _data_fields(data: bytes) -> dict[str, str]:
-    """Return the data as text, which people can read, where it is one."""
+    """Return the data as readable text if it is UTF-8, otherwise in base64."""
     try:
         return {"data": data.decode()}
     except UnicodeDecodeError:
@@ -155,7 +155,7 @@ def _data_fields(data: bytes) -> dict[str, str]:
 
 
 def _digest(topic: str, version: SchemaVersion) -> str:
-    """Return what tells a version from all others: not who saved it and when, unless a user gave it, whose last word counts."""
+    """Return the digest of a version's content; its save time counts only for a version by hand, of which the latest wins."""
     if version.is_by_import:
         return _sha256([topic, version.version, version.source])
     said = [

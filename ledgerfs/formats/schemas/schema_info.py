@@ -1,7 +1,7 @@
-"""A version of a topic's schema, as Pulsar keeps it (``docs/formats/schemas.md``).
+"""A version of a topic's schema, as Pulsar stores it (``docs/formats/schemas.md``).
 
-Schemas of two parts, KEY_VALUE, are written in two ways: BookKeeper has their parts one after the other with their sizes, the admin API a
-JSON text. Both become a `KeyValueSchema`.
+Schemas of two parts, KEY_VALUE, have two forms: BookKeeper stores both parts one after the other with their sizes, the admin API returns
+a JSON text. Both become a `KeyValueSchema`.
 """
 
 import json
@@ -22,7 +22,7 @@ TYPE_NUMBERS = {
 LARGEST_VERSION = 2**63 - 1
 """Numbers of versions are from 0 to this: messages carry them in 8 bytes, as Java's long."""
 ANY_VERSION = -1
-"""The number of a schema that is given by hand for all messages that nothing else tells of."""
+"""Number of a schema that a user gives for all messages without a schema of their own number."""
 BY_HAND = "by hand"
 """The source of a schema that a user gave."""
 BY_IMPORT = "import"
@@ -30,9 +30,9 @@ BY_IMPORT = "import"
 _OF_JSON = {"JSON", "AVRO", "PROTOBUF", "PROTOBUF_NATIVE"}
 """Types whose data is JSON."""
 _OF_PROTOBUF = {"PROTOBUF", "PROTOBUF_NATIVE"}
-"""Types whose data is JSON around a definition of another kind; of the older one, properties are a part of it."""
+"""Types whose data is JSON around a definition of another kind; for the older one, properties are a part of it."""
 _OF_AVRO = {"JSON", "AVRO"}
-"""Types whose data is an Avro schema, and all that there is to their values."""
+"""Types whose data is an Avro schema that fully defines their values."""
 VERSION_BYTES = 8
 _AVRO_OFFSET = "__AVRO_READ_OFFSET__"
 _CHARSET = "__charset"
@@ -43,7 +43,7 @@ def require_charset(name: str) -> None:
     """Raise `InvalidSchemaError` for a character set that Python does not know."""
     try:
         " ".encode(name)
-    except (LookupError, ValueError):  # none of text, or no name at all
+    except (LookupError, ValueError):  # not a text encoding, or an invalid name
         raise InvalidSchemaError(f"a schema of text in the unknown character set {name!r}") from None
 
 
@@ -56,11 +56,11 @@ class SchemaInfo:
     type
         A name of `TYPE_NUMBERS`.
     data
-        What the type needs: the text of an Avro schema, or of the JSON around a descriptor; nothing for primitives.
+        The definition: text of an Avro schema, or of the JSON around a descriptor; empty for primitives.
     properties
-        Texts of the producer's.
+        Texts of the producer.
     unreadable
-        Why the definition cannot be had, though it is known that there is one: it is lost. Then there is no data, and the type is NONE.
+        Reason why an existing definition is lost. Then there is no data, and the type is NONE.
 
     """
 
@@ -71,7 +71,7 @@ class SchemaInfo:
 
     @property
     def avro_offset(self) -> int:
-        """Bytes before each Avro value, as producers with another registry put them; raises `InvalidSchemaError` for no number."""
+        """Bytes before each Avro value, for producers with another registry; raises `InvalidSchemaError` if it is not a number."""
         text = self.properties.get(_AVRO_OFFSET, "0")
         if not (text.isascii() and text.isdigit() and len(text) < 10):
             raise InvalidSchemaError(f"the property {_AVRO_OFFSET} is {text!r}, which is no number of bytes")
@@ -83,7 +83,7 @@ class SchemaInfo:
         return self.properties.get(_CHARSET, "utf-8")
 
     def means_the_same(self, other: "SchemaInfo") -> bool:
-        """Whether values of both are written alike: type and definition are what counts, not how its text is set."""
+        """Whether values of both are encoded alike: compares type and definition, not the format of its text."""
         if self == other:
             return True
         if self.unreadable or other.unreadable:
@@ -96,7 +96,7 @@ class SchemaInfo:
             return False
 
     def _is_defined_as(self, other: "SchemaInfo") -> bool:
-        """Whether the definitions of two schemas of one type say the same; raises `InvalidSchemaError` for one that is none."""
+        """Whether the definitions of two schemas of one type are equal; raises `InvalidSchemaError` for an invalid one."""
         if self.type == "KEY_VALUE":
             return key_value_schema(self).means_the_same(key_value_schema(other))
         if self.type in _OF_AVRO:
@@ -111,18 +111,18 @@ class SchemaInfo:
 
 @dataclass(frozen=True, slots=True)
 class SchemaVersion:
-    """A schema as a topic had it.
+    """One version of a topic's schema.
 
     Attributes
     ----------
     version
         Its number, as messages carry it.
     timestamp_ms
-        When the broker registered it, ms since 1970 UTC; None where nobody knows, as of one that the user gives.
+        When the broker registered it, ms since 1970 UTC; None if unknown, as for one that the user gives.
     is_deletion
-        Whether it is no schema but the end of those before it; by hand: of what was given by hand for this number.
+        Whether it deletes the schemas before it; by hand: the one that a user gave for this number.
     source
-        Where it is from: the address of an admin API, the URL of a living cluster, `BY_HAND`, or `BY_IMPORT`; empty where nobody knows.
+        Its origin: the address of an admin API, the URL of a live cluster, `BY_HAND`, or `BY_IMPORT`; empty if unknown.
     saved_ms
         When it was saved, ms since 1970 UTC; None for one that is not.
 
@@ -142,7 +142,7 @@ class SchemaVersion:
 
     @property
     def is_by_import(self) -> bool:
-        """Whether it is of rows that ledgerfs wrote; of one number there is only one."""
+        """Whether ledgerfs wrote rows with it; each number has only one such version."""
         return self.source == BY_IMPORT
 
 
@@ -155,13 +155,13 @@ class KeyValueSchema:
     is_separated: bool
 
     def means_the_same(self, other: "KeyValueSchema") -> bool:
-        """Whether pairs of both are written alike."""
+        """Whether pairs of both are encoded alike."""
         are_parts_alike = self.key.means_the_same(other.key) and self.value.means_the_same(other.value)
         return are_parts_alike and self.is_separated == other.is_separated
 
 
 def version_number(data: bytes | None) -> int | None:
-    """Return the number in a message's ``schema_version``; None without one, and for one that is none of Pulsar's."""
+    """Return the number in a message's ``schema_version``; None without one, and for bytes in another form than Pulsar's."""
     if data is None or len(data) != VERSION_BYTES:
         return None
     return int.from_bytes(data, "big", signed=True)
@@ -210,7 +210,7 @@ def _parts(data: bytes, kinds: tuple[str, str]) -> tuple[bytes, bytes]:
 
 
 def _data_of(part: Any, kind: str) -> bytes:  # noqa: ANN401  (JSON)
-    """Return the data of a part of the JSON form: the schema itself, which may be a text, or nothing, or the schema's text."""
+    """Return the data of a part of the JSON form: the schema itself (perhaps a text), nothing, or the schema's text."""
     if isinstance(part, str) and (kind not in _OF_JSON or part[:1] in {"", "{", "[", '"'}):
         return part.encode(errors="replace")
     return json.dumps(part).encode()

@@ -1,8 +1,8 @@
-"""The versions of a topic's schema, and which of them wrote a message.
+"""The versions of a topic's schema, and the one that wrote a message.
 
-A version number is not one schema for ever: after a forced deletion numbers begin at 0 again, and so one may stand for several schemas, one
-after the other. Which of them a message means its publish time tells: a schema is registered before the messages that name it, except
-for some milliseconds where a producer has several schemas.
+A version number does not always mean one schema: numbers restart at 0 after a forced deletion, so one may stand for several schemas, one
+after the other. The publish time of a message selects one: a schema is registered before the messages that name it, except for some
+milliseconds where a producer has several schemas.
 """
 
 import hashlib
@@ -37,14 +37,14 @@ _BEFORE_ALL = -(2**62)
 
 @dataclass(frozen=True, slots=True)
 class TopicSchemas:
-    """All versions that are known.
+    """All known versions.
 
     Attributes
     ----------
     versions
         In the order in which they were registered.
     are_of_cluster
-        Whether a living cluster was asked: then there were no others.
+        Whether a live cluster reported them: then there were no others.
 
     """
 
@@ -53,20 +53,20 @@ class TopicSchemas:
 
     @classmethod
     def of(cls, versions: Sequence[SchemaVersion], *, are_of_cluster: bool = False) -> "TopicSchemas":
-        """Return what is in effect of all that is saved, in whatever order: what users gave by hand comes before what was saved.
+        """Return those of the saved versions (in any order) that are in effect: versions by hand replace others.
 
-        A schema that was given for any version (`ANY_VERSION`) is the first.
+        A schema for any version (`ANY_VERSION`) comes first.
         """
         in_effect = list(_in_effect(versions))
         return cls(tuple(sorted(in_effect, key=lambda one: _age(one, in_effect, versions))), are_of_cluster)
 
     @property
     def latest(self) -> SchemaVersion | None:
-        """The last one that is no deletion."""
+        """The last version that is not a deletion."""
         return next((one for one in reversed(self.versions) if not one.is_deletion), None)
 
     def meant_by(self, version: int | str) -> SchemaInfo | None:
-        """Return the schema that a number means, or ``latest``; None if there is none."""
+        """Return the schema of a number, or of ``latest``; None if there is none."""
         if version == "latest":
             return None if self.latest is None else self.latest.schema
         found = [] if isinstance(version, str) else self.numbered(version)
@@ -82,12 +82,12 @@ class TopicSchemas:
         return max((one.version for one in self.versions if one.is_deletion), default=-1)
 
     def may_be_deleted(self, number: int) -> bool:
-        """Whether messages of a number may have a schema that was deleted before it was saved: all that is known is what rows have."""
+        """Whether messages of a number may have a schema that was deleted before it was saved: only those of imported rows are known."""
         return number <= self.last_deletion and all(one.is_by_import for one in self.numbered(number))
 
     @property
     def digest(self) -> str:
-        """Equal for equal schemas: what is made with others is something else."""
+        """Digest of all versions: equal for equal schemas."""
         digest = hashlib.sha256()
         for one in self.versions:
             said = (
@@ -103,7 +103,7 @@ class TopicSchemas:
 
 
 def common_number(column: pa.Array) -> int | None:
-    """Return the number that all rows of a column ``schema_version`` have, as `version_numbers` gives it; None if they differ, or may."""
+    """Return the number that all rows of a column ``schema_version`` have, as in `version_numbers`; None if they (may) differ."""
     if not len(column):
         return None
     if column.null_count == len(column):
@@ -148,13 +148,12 @@ def _number(data: bytes) -> int:
 
 
 def writers_of(generations: Sequence[SchemaVersion], published_ms: Int64) -> Int64:
-    """Return which of the schemas of one number each message was written with, by its place among them.
+    """Return for each message the index of the schema that wrote it, among the schemas of one number.
 
-    It is the last one that was registered before the message; one whose time nobody knows may be any. `REUSED` where all were registered
-    later: the number meant another schema then, which is not known. `AMBIGUOUS` where one was registered within the slack after the
-    message, and a different one before; where different ones were registered at one time, in two clusters; or where rows were written with
-    a schema, at any time, that is another one than the cluster's. Two times with one place that is not `AMBIGUOUS` have no other between
-    them.
+    This is the last one that was registered before the message; one without a time may be any. `REUSED` where all were registered later:
+    the number then meant another, unknown schema. `AMBIGUOUS` where one was registered within the slack after the message, and a different
+    one before; where different ones were registered at one time, in two clusters; or where rows were written, at any time, with a schema
+    that differs from the cluster's. Two times with one index that is not `AMBIGUOUS` have no other between them.
     """
     if not generations:
         return np.full(published_ms.size, REUSED, np.int64)
@@ -162,9 +161,9 @@ def writers_of(generations: Sequence[SchemaVersion], published_ms: Int64) -> Int
     certain = np.maximum(np.searchsorted(starts, published_ms, "right") - 1, 0)
     possible = np.searchsorted(starts, published_ms + REGISTRATION_SLACK_MS, "right") - 1
     is_other = [not one.schema.means_the_same(before.schema) for before, one in pairwise(generations)]
-    # Schemas that are equal and follow each other are one kind.
+    # Equal schemas that follow each other are one kind.
     kinds = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.array(is_other, np.int64))])
-    # Those of one time are all or none of them.
+    # Schemas registered at one time count only if all are of one kind.
     first = np.searchsorted(starts, starts, "left")
     writers = np.where(kinds[first[certain]] == kinds[possible], certain, AMBIGUOUS)
     for one in generations:
@@ -176,7 +175,7 @@ def writers_of(generations: Sequence[SchemaVersion], published_ms: Int64) -> Int
 
 
 def _in_effect(versions: Sequence[SchemaVersion]) -> Iterator[SchemaVersion]:
-    """Yield what messages mean: what a user gave for a number, or else what was saved of it, but for times that a user gave one for."""
+    """Yield the versions in effect: the one that a user gave for a number, otherwise the saved ones, except at times with one by hand."""
     for number in sorted({one.version for one in versions}):
         saved = [one for one in versions if one.version == number and not one.is_by_hand]
         given = [one for one in versions if one.version == number and one.is_by_hand]
@@ -201,24 +200,24 @@ def _in_effect(versions: Sequence[SchemaVersion]) -> Iterator[SchemaVersion]:
 
 
 def _says_nothing_new(imported: SchemaVersion, others: Sequence[SchemaVersion]) -> bool:
-    """Whether rows were written with what the cluster's schemas of this number are, too, since the first of these."""
+    """Whether an imported schema equals all of the cluster's schemas of this number, and has the registration time of one of them."""
     is_since = imported.timestamp_ms is not None and imported.timestamp_ms in {one.timestamp_ms for one in others}
     return is_since and all(one.schema.means_the_same(imported.schema) for one in others)
 
 
 def last_word(given: Sequence[SchemaVersion]) -> SchemaVersion | None:
-    """Return what a user said last; None if that was to take it back."""
+    """Return the version that a user gave last; None if that was a deletion."""
     last = max(given, key=_moment, default=None)
     return None if last is None or last.is_deletion else last
 
 
 def is_in_effect(one: SchemaVersion, versions: Sequence[SchemaVersion]) -> bool:
-    """Whether what is saved counts, among all that is saved of its topic: nothing that was given by hand is in its place.
+    """Whether a saved version is in effect among all of its topic: none by hand replaces it.
 
-    What was taken back by hand counts until something is given again.
+    A deletion by hand is in effect until a user gives a schema again.
     """
     if not one.is_by_hand:
-        # Of several that say the same of one time one stands for all.
+        # One of several equal schemas of one time represents all.
         return any(
             _place(other) == _place(one) and other.schema.means_the_same(one.schema) for other in _in_effect(versions)
         )
@@ -229,7 +228,7 @@ def is_in_effect(one: SchemaVersion, versions: Sequence[SchemaVersion]) -> bool:
 
 
 def next_word_ms(versions: Sequence[SchemaVersion], number: int, now_ms: int) -> int:
-    """Return the time of a word by hand that is the last one of its number, though the clock of who said another one be ahead."""
+    """Return a time that makes a new version by hand the last one of its number, even if another user's clock is ahead."""
     return max([now_ms, *((one.saved_ms or 0) + 1 for one in versions if one.is_by_hand and one.version == number)])
 
 
@@ -238,21 +237,21 @@ def _place(one: SchemaVersion) -> tuple[int, int | None]:
 
 
 def _moment(one: SchemaVersion) -> tuple[int, bool, str]:
-    """Return what orders words of one number: of two in one millisecond everybody takes the same one."""
+    """Return the sort key of versions by hand of one number; of two in one millisecond, all readers choose the same one."""
     return one.saved_ms or 0, one.is_deletion, repr(one)
 
 
 def _age(
     one: SchemaVersion, in_effect: Sequence[SchemaVersion], versions: Sequence[SchemaVersion]
 ) -> tuple[float, int]:
-    """Return what orders versions by the time of their registration.
+    """Return the sort key of versions, by the time of their registration.
 
-    Of a schema by hand nobody knows that: it is as old as what was saved of its number. If nothing was, it is younger than all if its
-    number is beyond theirs, and otherwise older. One that rows were written with is older than what else there is of its number.
-    Deletions have no time either, and mean nothing here.
+    A version by hand has no known time: it counts as old as the saved ones of its number. Without any, it is the youngest if its number is
+    the highest, otherwise the oldest. An imported version without a time is older than all others of its number. Deletions have no time
+    either; their order does not matter.
     """
     if one.timestamp_ms is not None:
-        # Rows were written by what was registered then.
+        # Imported rows were written with the schema that was registered then.
         return one.timestamp_ms, ANY_VERSION if one.is_by_import else one.version
     if one.is_by_import and any(other.version == one.version and other is not one for other in in_effect):
         return -math.inf, one.version

@@ -1,8 +1,8 @@
 """The uncompressed sizes that payloads claim, checked before memory is allocated for them.
 
-Pulsar limits what is stored, not what that decompresses to: its readers take messages of a hundred times the limit. So does this one, up
-to a ceiling. A claim of up to `BELIEVED` bytes is allocated at once. For a larger one the payload is measured first, in a small and
-constant memory; except with ZLIB, whose library takes memory as output comes, and SNAPPY, which expands a payload 22 times at most.
+Pulsar limits stored sizes, not uncompressed ones: its readers accept messages of a hundred times the limit. So does this reader, up to a
+ceiling. A claim of up to `BELIEVED` bytes is allocated at once. For a larger one the payload is measured first, in little and constant
+memory; except with ZLIB, whose library allocates memory as output comes, and SNAPPY, which expands a payload 22 times at most.
 """
 
 import numpy as np
@@ -15,10 +15,10 @@ from ledgerfs.formats.kernel import inner_kernel, kernel
 from ledgerfs.messages.kernels.arrays import borrowed
 
 BELIEVED = 5 << 20
-"""Bytes; few messages are larger, and none without compression unless the broker's limit was raised."""
+"""Bytes; few messages are larger, and no uncompressed one unless the broker's limit was raised."""
 
 COST_OF_MESSAGE = 256
-"""Bytes that each message of a large batch is counted as at least: its row takes that much memory."""
+"""Least bytes that each message of a large batch counts as: its row takes that much memory."""
 
 _PIECE = 128 << 10
 
@@ -55,7 +55,7 @@ def check_size(size: int, limit: int, subject: str) -> None:
 
 
 def too_large(what: str, needed: int, limit: int) -> MessageTooLargeError:
-    """Return the error, which names the value of the option that is needed."""
+    """Return the error, which contains the required value of the option."""
     return MessageTooLargeError(f"{what}, more than the limit of {limit}; max_message_bytes={needed} lets it through")
 
 
@@ -71,9 +71,9 @@ def _array(payload: memoryview) -> npt.NDArray[np.uint8]:
 
 
 def _size_of_zstd(payload: memoryview, size: int) -> int:
-    """Return the bytes that frames decompress to; counting ends when it is more than ``size``."""
+    """Return the bytes that frames decompress to; stops counting above ``size``."""
     made, piece = 0, bytearray(_PIECE)
-    # Pulsar's clients decompress in one call, which has no limit for the window.
+    # Pulsar's clients decompress in one call, which does not limit the window.
     decompressor = zstandard.ZstdDecompressor(max_window_size=LARGEST + 1)
     try:
         with decompressor.stream_reader(payload, read_across_frames=True, closefd=False) as reader:

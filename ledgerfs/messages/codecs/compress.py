@@ -1,4 +1,4 @@
-"""Compression of payloads as Pulsar's Java client does it: the inverse of `decompression`."""
+"""Compression of payloads as in Pulsar's Java client: the inverse of `decompression`."""
 
 import zlib
 from collections.abc import Callable
@@ -18,9 +18,9 @@ ZSTD_LEVEL = 3
 
 
 def compressor_of(codec: Compression) -> Callable[[bytes | memoryview], bytes]:
-    """Return what compresses payloads, in one thread; `decompress` needs their plain size to read them.
+    """Return a function that compresses payloads, for one thread; `decompress` needs their plain size to read them.
 
-    A ZLIB stream is finished, as C++ clients do it, not only flushed, as Java's does: all clients read both, and only a finished one has a
+    A ZLIB stream is finished, as C++ clients do, not only flushed, as Java's does: all clients read both, and only a finished one has a
     checksum.
     """
     match codec:
@@ -46,7 +46,7 @@ def stored_payloads(
 ) -> tuple[Bytes, Int64]:
     """Compress the payloads in ``plain``, which the offsets ``plain_at`` separate; return the compressed bytes, and their offsets.
 
-    A payload that would grow, to more than ``limit`` bytes, stays plain: it has no bytes in the result, and 0 in ``codecs``.
+    A payload that would grow to more than ``limit`` bytes stays plain: it has no bytes in the result, and 0 in ``codecs``.
     """
     compressed, view = compressor_of(codec), plain.data
     made: list[bytes] = []

@@ -1,7 +1,7 @@
 """LZ4 and ZSTD from inside a kernel: the codecs' own C functions, without a call from Python for each payload.
 
-The functions are those inside the extension modules of the packages ``lz4`` and ``zstandard``, which export them. If a build hides
-them, and for the other codecs, `ledgerfs.formats.decompression` does the same with a call for each payload.
+The functions are in the extension modules of the packages ``lz4`` and ``zstandard``, which export them. If a build hides
+them, and for the other codecs, `ledgerfs.formats.decompression` decompresses with a call for each payload.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ from ledgerfs.formats.kernel import address_of, c_library, inner_kernel
 
 
 def native_codecs() -> frozenset[int]:
-    """Return the codecs that `decompress_into` knows."""
+    """Return the codecs that `decompress_into` supports."""
     found = {Compression.LZ4: _lz4() is not None, Compression.ZSTD: _zstd() is not None}
     return frozenset(codec for codec, is_there in found.items() if is_there)
 

@@ -1,9 +1,9 @@
 """Second step: from entries to messages (Pulsar's ``SingleMessageMetadata``).
 
-A message is a few integers again: its entry, its index in the batch, and where its metadata, key and payload are. Entries that are
+A message is a few integers: its entry, its index in the batch, and the positions of its metadata, key and payload. Entries that are
 not batches are one message each. If no entry is a batch and none is compressed, nothing is copied: the columns of the messages are those of
 the entries. Otherwise the split copies the payloads of all messages one after the other, as their column needs them, while those of one
-batch are still in the CPU's cache; it decompresses them on the way.
+batch are still in the CPU's cache; it decompresses them at the same time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -66,7 +66,7 @@ BATCHED_FIELDS = field_map(
     counts={1: MessageField.PROPERTIES},
 )
 
-# Columns that a message outside a batch takes from its entry; one of a batch takes the last four if it does not set them itself.
+# Columns that a message outside a batch copies from its entry; one of a batch copies the last four if it does not set them itself.
 _OF_ENTRY = {
     MessageField.METADATA_AT: Meta.METADATA_AT,
     MessageField.METADATA_END: Meta.METADATA_END,
@@ -132,8 +132,8 @@ class Messages:
 def split_batches(data: Bytes, entries: Int64Table, *, with_payloads: bool = True) -> Messages:
     """Return the messages of the entries in ``entries``, whose payloads are in ``data``, plain or compressed by a native codec.
 
-    For an entry that is not the batch that its metadata promises, or does not decompress to the size it claims, the status is set and its
-    messages are left out. Allocates no more than the payloads hold or claim; without ``with_payloads`` only what metadata and keys take.
+    An entry that is not the batch that its metadata promises, or does not decompress to the size it claims, gets a status, and its
+    messages are left out. Allocates no more than the payloads hold or claim; without ``with_payloads`` only the bytes of metadata and keys.
     """
     is_batch, codecs = entries[Meta.BATCH_SIZE] != ABSENT, entries[Meta.COMPRESSION]
     kept = _kept_of_batches(data, entries)
@@ -151,7 +151,7 @@ def split_batches(data: Bytes, entries: Int64Table, *, with_payloads: bool = Tru
     table = empty_table(len(MessageField), int(counts.sum()))
     with native_functions(with_zstd=bool((codecs == int(Compression.ZSTD)).any())) as functions:
         wanted = (moves_heads, with_payloads)
-        # Decompressed bytes are read as those of the window are: by an array of the same type, so that one kernel serves both.
+        # Decompressed bytes are in an array of the same type as the window's, so that one kernel serves both.
         buffers = (heads, payloads, scratch, read_only(scratch[:]))
         used = _split(data, entries, table, _MAPS, buffers, wanted, functions)
     messages = Messages(table[:, :used], False, heads if moves_heads else data, payloads, are_packed=True)
@@ -160,7 +160,7 @@ def split_batches(data: Bytes, entries: Int64Table, *, with_payloads: bool = Tru
 
 
 def plain_sizes(entries: Int64Table) -> Int64:
-    """Return the bytes of each payload; of a compressed one the uncompressed bytes that it claims."""
+    """Return the bytes of each payload; for a compressed one, its claimed uncompressed bytes."""
     stored = entries[Meta.PAYLOAD_END] - entries[Meta.PAYLOAD_AT]
     sizes: Int64 = np.where(entries[Meta.COMPRESSION] == 0, stored, entries[Meta.UNCOMPRESSED_SIZE])
     return sizes
@@ -172,7 +172,7 @@ def _head_sizes(entries: Int64Table) -> Int64:
 
 
 def split_unopened(data: Bytes, entries: Int64Table) -> Messages:
-    """Return the messages without reading the payloads, which may still be compressed: entry and batch index only.
+    """Return the messages without reading the payloads, which may still be compressed: only entry and batch index.
 
     The status is set for a batch that claims more messages than its uncompressed bytes could hold.
     """
@@ -189,7 +189,7 @@ def split_unopened(data: Bytes, entries: Int64Table) -> Messages:
 
 
 def _kept_of_batches(data: Bytes, entries: Int64Table) -> dict[int, list[int]]:
-    """Return {row of the batch: indexes of the messages that compaction kept}, and set how many messages the batch has now."""
+    """Return {row of the batch: indexes of the messages that compaction kept}, and set the remaining number of messages of each batch."""
     kept = {}
     for row in (entries[Meta.KEPT_OF_BATCH] != ABSENT).nonzero()[0].tolist():
         at, end = entries[[Meta.METADATA_AT, Meta.METADATA_END], row].tolist()
@@ -213,11 +213,11 @@ def _name_kept(messages: Messages, kept: Mapping[int, list[int]]) -> None:
 
 
 def _counts(entries: Int64Table, room: Int64, is_batch: npt.NDArray[np.bool_]) -> Int64:
-    """Return how many messages each entry has; sets the status of batches that are too short for theirs."""
+    """Return how many messages each entry has; sets the status of batches that are too short for their messages."""
     claimed, kept = entries[Meta.BATCH_SIZE], entries[Meta.KEPT_OF_BATCH]
     batch_size = np.where(kept == ABSENT, claimed, kept)
     is_valid = entries[Meta.STATUS] == int(Status.VALID)
-    # A negative claim is wrong for compacted batches, too: the kernel takes such an entry for one message.
+    # A negative claim is wrong for compacted batches, too: the kernel treats such an entry as one message.
     is_broken = is_valid & is_batch & ((claimed < 0) | (batch_size > room))
     entries[Meta.STATUS][is_broken] = Status.BROKEN_BATCH
     is_valid &= ~is_broken
@@ -239,7 +239,7 @@ def _alone(data: Bytes, entries: Int64Table) -> Messages:
 def _split(data, entries, table, maps, buffers, wanted, functions):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, C901, PLR0912, PLR0917
     """Fill the columns of all messages, heads and payloads; return the number of messages.
 
-    Gives the status 4 to an entry that is not the batch that its metadata promises, and 6 to one that does not decompress.
+    Sets status 4 for an entry that is not the batch that its metadata promises, and 6 for one that does not decompress.
     """
     data, entries, table, functions = borrowed(data), borrowed(entries), borrowed(table), borrowed(functions)  # type: ignore[call-arg]
     of_entry, defaults, fields = borrowed(maps[0]), borrowed(maps[1]), borrowed(maps[2])
@@ -267,7 +267,7 @@ def _split(data, entries, table, maps, buffers, wanted, functions):  # type: ign
         is_filled = False
         for k in range(count):
             if not is_filled:
-                # Of a batch all rows at once, and one that compaction took out leaves its row to the next.
+                # Fill all rows of a batch at once; a message that compaction removed leaves its row to the next.
                 stop = row + count if k == 0 else row + 1
                 for pair in range(defaults.shape[0]):
                     column, value = defaults[pair, 0], defaults[pair, 1]

@@ -1,8 +1,8 @@
 """Chunked messages, joined (PIP-37).
 
-A large message is several entries in order, with entries of other producers between them, and may continue in the next ledger. Its parts
-are kept until the last one comes. The bytes of waiting parts are bounded: a message whose parts were dropped is still followed, so that it
-is known whether it lacks parts or is too large.
+A large message is several entries in order, with entries of other producers between them, and may continue in the next ledger. The joiner
+keeps its parts until the last one arrives. It bounds the bytes of waiting parts: a message whose parts were dropped is still followed, to
+detect whether it lacks parts or is too large.
 """
 
 from collections import OrderedDict
@@ -18,16 +18,16 @@ LEAST_WAITING_BYTES = 256 << 20
 """Least bound of the bytes that wait in all messages together; it is higher if one message may be larger."""
 
 MAX_ENDED = 10_000
-"""How many ended messages are remembered: a repeated part of one is ignored. A repeated part of an older one is reported as incomplete."""
+"""How many ended messages are remembered, to ignore repeated parts of them. A repeated part of an older one is reported as incomplete."""
 
 _LONGEST_ID = 256
 _COST_OF_PART = 64
-"""Bytes that a kept part costs besides its own, even if it is empty."""
+"""Bytes of memory that a kept part takes besides its own, even if it is empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Incomplete:
-    """A chunked message that lacks parts: where its first part is, how many parts came, and how many it has."""
+    """A chunked message that lacks parts: position of its first part, how many parts came, and how many it has."""
 
     ledger_id: int
     entry_id: int
@@ -45,7 +45,7 @@ class Joined:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A message that waits for parts; ``total`` bytes of it came, which are in ``parts`` unless they were dropped."""
+    """A message that waits for parts; ``total`` bytes of it arrived, which are in ``parts`` unless they were dropped."""
 
     ledger_id: int
     entry_id: int
@@ -66,13 +66,13 @@ class _Waiting:
 
     @property
     def cost(self) -> int:
-        """Bytes that it takes, or would take if its parts had not been dropped."""
+        """Bytes of memory for its parts, including dropped ones."""
         return self.total + self.came * _COST_OF_PART
 
 
 @dataclass(slots=True)
 class ChunkJoiner:
-    """Joins the chunks of one topic, which have to come in the order of the topic.
+    """Joins the chunks of one topic, which must arrive in the order of the topic.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class ChunkJoiner:
         Called for a part whose first part is unknown, since reading began in the middle of a topic: adds earlier parts by `recall`, and
         returns whether there were any.
     joined_since
-        The first ledger of all messages that were joined from several ledgers; None if there is no such message.
+        The first ledger of all messages that were joined from several ledgers; None without such a message.
     ended_before
         Whether a part was left out whose message had ended before reading began.
 
@@ -98,7 +98,7 @@ class ChunkJoiner:
     _waiting: dict[bytes, _Waiting] = field(default_factory=dict)
     _kept: "OrderedDict[bytes, _Waiting]" = field(default_factory=OrderedDict)
     _ended: "OrderedDict[bytes, bool]" = field(default_factory=OrderedDict)
-    """Messages that are joined or given up: whether their first part was seen."""
+    """Messages that are joined or given up: whether their first part was found."""
     _wanted: int = 0
     _most_wanted: int = 0
     waiting_bytes: int = field(init=False, default=0)
@@ -110,10 +110,10 @@ class ChunkJoiner:
         """Add one part, whose entry is at ``position`` (ledger, entry); return the whole message if it is the last part.
 
         A payload of None could not be decrypted. As in Pulsar's consumer, a first part starts the message again, a repeated part is
-        ignored, and a gap gives the message up. Raises `MessageTooLargeError` at the last part of a message that could not be kept.
+        ignored, and a gap gives the message up. Raises `MessageTooLargeError` at the last part of a message whose parts were dropped.
         """
         if len(chunked_id) > _LONGEST_ID:
-            # Pulsar's are short. Others may have megabytes, and thousands are remembered.
+            # Pulsar's ids are short. Others may have megabytes, and thousands are remembered.
             chunked_id = sha256(chunked_id).digest()
         if chunk == 0:
             self._give_up(chunked_id)
@@ -138,7 +138,7 @@ class ChunkJoiner:
         return self._whole(waiting)
 
     def recall(self, older: "ChunkJoiner") -> None:
-        """Add the waiting and ended messages of a joiner that read earlier entries; messages that are known here stay as they are."""
+        """Add the waiting and ended messages of a joiner that read earlier entries; messages of this joiner stay as they are."""
         for chunked_id, waiting in older._waiting.items():  # noqa: SLF001  (of the same class)
             if chunked_id not in self._waiting and chunked_id not in self._ended:
                 self._waiting[chunked_id] = waiting
@@ -148,7 +148,7 @@ class ChunkJoiner:
                 self._wanted += waiting.cost
         self._most_wanted = max(self._most_wanted, self._wanted, older._most_wanted)  # noqa: SLF001
         for chunked_id, is_first_seen in older._ended.items():  # noqa: SLF001
-            # If the first part was not seen, more parts may be in still earlier entries.
+            # If the first part was not found, more parts may be in even earlier entries.
             if is_first_seen and chunked_id not in self._waiting and chunked_id not in self._ended:
                 self._end(chunked_id)
 
@@ -159,14 +159,14 @@ class ChunkJoiner:
         return self.incomplete
 
     def _find(self, chunked_id: bytes) -> _Waiting | None:
-        """Return the waiting message of a part; reads earlier entries, as far as it takes to know the message."""
+        """Return the waiting message of a part; reads earlier entries as far as necessary."""
         waiting = self._waiting.get(chunked_id)
         while waiting is None and chunked_id not in self._ended and self.earlier is not None and self.earlier():
             waiting = self._waiting.get(chunked_id)
         return waiting
 
     def _leave_out(self, position: tuple[int, int], chunked_id: bytes, chunks: int) -> None:
-        """Leave out a part that no message waits for."""
+        """Leave out a part that belongs to no waiting message."""
         if chunked_id in self._ended:
             self.ended_before = True
             return
@@ -189,7 +189,7 @@ class ChunkJoiner:
             self.waiting_bytes += grown
             if waiting.total > min(self.max_message_bytes, LARGEST):
                 self._drop(chunked_id)
-        # After the last part the message does not wait any more.
+        # After the last part the message no longer waits.
         while self.waiting_bytes > self._most_bytes and waiting.came < waiting.chunks:
             self._drop(next(iter(self._kept)))
 

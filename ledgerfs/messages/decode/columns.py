@@ -31,7 +31,7 @@ StateOf = Callable[[tuple[int, int], int, int], str]
 """Called with a transaction, a ledger and an entry; returns the state of that message of the transaction."""
 
 Constants = dict[str, tuple[object, pa.Array]]
-"""Columns that repeat one value (topic, ledger, every field that no message sets), kept for the next batch: {name: (value, array)}."""
+"""Columns that repeat one value (topic, ledger, every field that no message sets), cached for the next batch: {name: (value, array)}."""
 
 _LONGEST_CONSTANT = 256
 _SMALLEST = 1 << 12
@@ -43,7 +43,7 @@ _PROPERTY_OF_MESSAGE, _PROPERTY_OF_BATCHED = 4, 1
 class MessageColumns:
     """Builds Arrow arrays of the messages, one column at a time. A column that no message sets costs nothing.
 
-    Times that no column holds are null, and added to ``undecodable``.
+    Times that no column can hold are null, and added to ``undecodable``.
     """
 
     topic: str
@@ -61,7 +61,7 @@ class MessageColumns:
         return [getattr(self, f"_{name}")() for name in names]
 
     def _constant(self, name: str, value: object = None) -> pa.Array:
-        """Return a column that repeats one value; arrays are immutable, so a shorter one is a slice of one that was made before."""
+        """Return a column that repeats one value; a shorter one is a slice of an earlier one, since arrays are immutable."""
         length = self.messages.columns[MessageField.ENTRY].size
         known, kept = self.constants.get(name, (None, None))
         if kept is None or len(kept) < length or known != value:
@@ -200,7 +200,7 @@ class MessageColumns:
         return times
 
     def _of_messages(self, of_entries: Int64) -> Int64:
-        """Return a column of the entries as one of the messages."""
+        """Return a column of the entries as a column of the messages."""
         return of_entries if self.messages.one_an_entry else take(of_entries, self.messages.columns[MessageField.ENTRY])
 
     def _repeating(self, name: str, column: Meta) -> pa.Array:
@@ -226,7 +226,7 @@ _GATHER = {
 
 
 def repeated(value: object, kind: pa.DataType, size: int) -> pa.Array:
-    """Return an array of ``size`` times a value; of a map always an empty one."""
+    """Return an array that repeats a value ``size`` times; for a map always an empty one."""
     if isinstance(kind, pa.MapType):
         nothing = pa.array([], pa.string())
         return pa.MapArray.from_arrays(pa.array(np.zeros(size + 1, np.int32)), nothing, nothing)

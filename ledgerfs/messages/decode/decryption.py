@@ -2,7 +2,7 @@
 
 A producer draws an AES data key, wraps it with the public key of every reader, and puts the wrapped keys and an initialization vector in
 the metadata of each message. The payload is AES-GCM, its tag at the end. RSA keys wrap by OAEP with SHA-1, EC keys by BouncyCastle's
-``ECIES``; the C++ and Go clients know RSA only, and wrap alike.
+``ECIES``; the C++ and Go clients support RSA only, and wrap alike.
 """
 
 import os
@@ -33,7 +33,7 @@ _DATA_KEY_SIZES = frozenset((16, 24, 32))
 _CACHED_DATA_KEYS = 1024
 """A producer keeps its data key for hours, so this is enough for as many producers, or for months of one."""
 
-_SHA1 = SHA1()  # noqa: S303 - what Pulsar's clients wrap with
+_SHA1 = SHA1()  # noqa: S303 - Pulsar's clients wrap with it
 _OAEP = padding.OAEP(padding.MGF1(_SHA1), _SHA1, label=None)
 
 _EXPLICIT = (
@@ -70,7 +70,7 @@ class PrivateKeys:
 
     @classmethod
     def of(cls, keys: Mapping[str, str | bytes | os.PathLike[str]]) -> "PrivateKeys":
-        """Take RSA or EC keys as producers name them, each as PEM (``str`` or ``bytes``) or as the ``Path`` of a PEM file.
+        """Load RSA or EC keys by the producers' names for them, each as PEM (``str`` or ``bytes``) or as the ``Path`` of a PEM file.
 
         Raises
         ------
@@ -89,7 +89,7 @@ class PrivateKeys:
         return name in self._keys
 
     def unwrap(self, wrapped: EncryptedDataKey) -> bytes | None:
-        """Return the data key, or None if the private key of that name does not fit; raises ``KeyError`` without such a key."""
+        """Return the data key, or None if the private key of that name does not match; raises ``KeyError`` without such a key."""
         key = self._keys[wrapped.name]
         if isinstance(key, rsa.RSAPrivateKey):
             return _unwrap_oaep(key, wrapped.value)
@@ -103,7 +103,7 @@ class PrivateKeys:
 
 
 class Decryptor:
-    """Decrypts payloads, and remembers the data keys it unwrapped. Threads may share one.
+    """Decrypts payloads, and caches unwrapped data keys. Threads may share one.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class Decryptor:
         Parameters
         ----------
         wrapped
-            The message's ``encryption_keys``. As in Pulsar, one of them is enough.
+            The message's ``encryption_keys``. As in Pulsar, one matching key is enough.
         initialization_vector
             The message's ``encryption_param``.
         ciphertext
@@ -139,7 +139,7 @@ class Decryptor:
         EncryptedMessageError
             No private key of these names is given.
         DecryptionError
-            No given key fits, or the message was changed.
+            No given key matches, or the message was changed.
 
         """
         if len(initialization_vector) != _IV_SIZE:
@@ -219,7 +219,7 @@ def _pem_of(name: str, source: str | bytes | os.PathLike[str]) -> bytes:
 
 
 def _load(name: str, pem: bytes) -> _PrivateKey:
-    """Parse a key. The parser's own messages quote the key, so they are not passed on."""
+    """Parse a key. The parser's own messages quote the key, so errors leave them out."""
     try:
         key = load_pem_private_key(pem, password=None)
     except TypeError:

@@ -1,7 +1,7 @@
 """Entries to the message table: walk the metadata, make payloads plain, split batches, build columns.
 
-The steps work on tables of integers over one buffer. If nothing has to be decrypted, joined or decompressed, the columns are the first copy
-of any byte; if no column needs a payload, none is opened.
+The steps work on tables of integers over one buffer. If nothing must be decrypted, joined or decompressed, the columns are the first copy
+of any byte; if no column needs a payload, no payload is opened.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,12 +38,12 @@ _KAFKA = "Kafka on Pulsar wrote it in Kafka's format (entry.format=kafka), which
 _PORTION = 8 << 20
 
 _OF_PAYLOAD = frozenset({"event_time", "key", "key_bytes", "ordering_key", "value", "properties", "sequence_id"})
-"""Columns that a batch keeps inside its payload."""
+"""Columns that are inside the payload of a batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeOptions:
-    """How entries become messages.
+    """Options for decoding entries to messages.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class DecodeOptions:
     start_ms, end_ms
         Keep messages published from ``start_ms`` on and before ``end_ms``, ms since 1970 UTC.
     include_markers
-        Keep the broker's own markers (of transactions and replication), which have no value.
+        Keep the broker's own markers (for transactions and replication), which have no value.
     check_checksums
         Compare the CRC32C of every entry that has one.
     max_message_bytes
@@ -98,7 +98,7 @@ class TopicDecoder:
     skipped
         Entries that were left out with ``on_corrupt="skip"``.
     undecodable
-        Times that no column holds, by column: they are null.
+        Times that no column can hold, by column: they are null.
     schema
         Schema of the tables.
 
@@ -119,7 +119,7 @@ class TopicDecoder:
         self.chunks = ChunkJoiner(self.options.max_message_bytes)
 
     def walk(self, batch: EntryBatch, ledger_id: int) -> tuple[Int64Table, Mask]:
-        """First half: return the metadata of the entries, and which of them are sound messages of users, perhaps in Kafka's format."""
+        """First half: return the metadata of the entries, and which are valid user messages (perhaps in Kafka's format)."""
         entries = walk_metadata(batch)
         status = entries[Meta.STATUS]
         wrong = (~have_sound_metadata(entries)).nonzero()[0].tolist() if status.any() else []
@@ -135,7 +135,7 @@ class TopicDecoder:
     def portions(self, entries: Int64Table, keep: Mask) -> Iterator[Mask]:
         """Split the entries in ``keep`` into portions of about 8 MiB each, by the uncompressed sizes that they claim.
 
-        A larger message is a portion by itself.
+        A larger message is a separate portion.
         """
         waiting = min(self.chunks.waiting_bytes, LARGEST)
         if waiting <= _PORTION and not entries[Meta.COMPRESSION].any():
@@ -146,7 +146,7 @@ class TopicDecoder:
         stored = entries[Meta.PAYLOAD_END, rows] - entries[Meta.PAYLOAD_AT, rows]
         claimed = np.clip(entries[Meta.UNCOMPRESSED_SIZE, rows], 0, most)
         sizes = np.where(entries[Meta.COMPRESSION, rows] == 0, stored, claimed)
-        # Any part may be the last one, and its message then has all waiting parts.
+        # Any part may be the last one of its message, which then contains all waiting parts.
         if waiting > _PORTION:
             sizes[(entries[Meta.CHUNKS, rows] > 1) & (entries[Meta.CHUNK, rows] > 0)] += waiting
         for start, stop in spans(sizes, _PORTION):
@@ -207,7 +207,7 @@ class TopicDecoder:
     ) -> None:
         """Raise the error for an entry that is damaged or too large; with ``on_corrupt="skip"`` add it to `skipped` instead.
 
-        There, ``more`` entries after it are left out for the same reason.
+        With "skip", ``more`` entries after it are left out for the same reason.
         """
         if self.options.on_corrupt == "raise":
             raise kind.of(ledger_id, entry_id, reason)
@@ -224,7 +224,7 @@ class TopicDecoder:
         self._fail_kafka(ledger_id, payloads.ids[rows[table[Meta.STATUS] == Status.KAFKA_ENTRY]])
 
     def _fail_kafka(self, ledger_id: int, ids: Int64) -> None:
-        """Fail entries in Kafka's format, those that follow each other as one: topics of Kafka's clients have millions, and no others."""
+        """Fail entries in Kafka's format, consecutive ones as one: topics of Kafka's clients contain millions, and nothing else."""
         for run in np.split(ids, (np.diff(ids) != 1).nonzero()[0] + 1):
             if run.size:
                 self.fail(ledger_id, int(run[0]), _KAFKA, KafkaEntryError, more=run.size - 1)

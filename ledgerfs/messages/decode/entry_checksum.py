@@ -1,7 +1,7 @@
 """The frame of an entry, and the check of its CRC32C (``docs/formats/entries.md``).
 
 An entry is ``[0E02 | int32 size | broker entry metadata] [0E01 | uint32 crc] message``; both parts in brackets are optional. The checksum
-covers all that follows it.
+covers everything after it.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from ledgerfs.messages.kernels.arrays import borrowed
 
 
 class EntryState(IntEnum):
-    """What the check of one entry found."""
+    """Result of the check of one entry."""
 
     VALID = 0
     NO_CHECKSUM = 1

@@ -1,4 +1,4 @@
-"""Fields that a scan needs of the table that `TopicDecoder.walk` returns: only this module and the decoder know the table's columns."""
+"""Fields that a scan needs from the table of `TopicDecoder.walk`: only this module and the decoder use the table's columns."""
 
 import numpy as np
 import numpy.typing as npt
@@ -53,7 +53,7 @@ def outcomes_in(entries: Int64Table) -> list[tuple[int, Transaction, str]]:
 
 
 def publish_times(entries: Int64Table) -> npt.NDArray[np.int64]:
-    """Return when each entry was published, ms since 1970 UTC; a replicated one has the time of its own cluster."""
+    """Return when each entry was published, ms since 1970 UTC; a replicated one has the time of its original cluster."""
     return _column(entries, Meta.PUBLISH_TIME)
 
 
@@ -65,7 +65,7 @@ def first_local_time(entries: Int64Table) -> int | None:
 
 
 def chunk_at(entries: Int64Table, row: int) -> tuple[int, int] | None:
-    """Return number and count of the chunk that an entry is; None for whole messages."""
+    """Return number and count of the chunk in an entry; None for whole messages."""
     count = int(_column(entries, Meta.CHUNKS)[row])
     return (int(_column(entries, Meta.CHUNK)[row]), count) if count > 1 else None
 

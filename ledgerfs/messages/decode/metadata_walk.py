@@ -1,8 +1,8 @@
 """First step: frame and metadata of every entry of a buffer, as a table of integers (``docs/formats/entries.md``).
 
-A column of the table, ``table[Meta.…]``, is a field of all entries; a field of bytes is two columns, where it begins in the buffer and how
-long it is.
-Nothing is copied. Unknown fields are skipped. The status of an entry tells if it breaks a bound, or lacks a field that every message has.
+A column of the table, ``table[Meta.…]``, is a field of all entries; a field of bytes is two columns: its position in the buffer, and its
+length.
+Nothing is copied. Unknown fields are skipped. An entry that breaks a bound, or lacks a required field, has a status that is not 0.
 """
 
 from enum import IntEnum
@@ -26,7 +26,7 @@ Int64Table = npt.NDArray[np.int64]
 
 
 class Status(IntEnum):
-    """What is wrong with an entry."""
+    """Fault of an entry."""
 
     VALID = 0
     BROKEN_FRAME = 1
@@ -36,10 +36,10 @@ class Status(IntEnum):
     BROKEN_BATCH = 4
     """The payload is not the batch that the metadata promises."""
     IMPOSSIBLE_TIME = 5
-    """A publish time that no 64-bit count of microseconds holds."""
+    """The publish time overflows a 64-bit count of microseconds."""
     BROKEN_COMPRESSION = 6
     KAFKA_ENTRY = 7
-    """Nothing is wrong: Kafka on Pulsar wrote the payload, which is a batch of Kafka records."""
+    """Not a fault: Kafka on Pulsar wrote the payload, which is a batch of Kafka records."""
 
 
 class Meta(IntEnum):
@@ -162,7 +162,7 @@ def walk_metadata(batch: EntryBatch) -> Int64Table:
 
 
 def have_sound_metadata(table: Int64Table) -> Mask:
-    """Return which entries have sound metadata, whether or not their payload has a format that is read."""
+    """Return which entries have valid metadata, whether or not the format of their payload is supported."""
     status = table[Meta.STATUS]
     sound: Mask = (status == Status.VALID) | (status == Status.KAFKA_ENTRY)
     return sound
@@ -190,7 +190,7 @@ def _are_kafka(data: npt.NDArray[np.uint8], table: Int64Table) -> Mask:
 
 
 def _missing_or_not(metadata: npt.NDArray[np.uint8]) -> Status:
-    """Return the status of an entry that seems to lack a field: it may have the value 2⁶³, which the kernel takes for `ABSENT`."""
+    """Return the status of an entry that seems to lack a field: the value may be 2⁶³, which the kernel reads as `ABSENT`."""
     try:
         message = MessageMetadataRecord.FromString(metadata.tobytes())
     except DecodeError:
@@ -214,7 +214,7 @@ def _walk_entries(data, offsets, lengths, table, defaults, fields):  # type: ign
                 for k in range(i, stop):
                     table[column, k] = value
         at, end = offsets[i], offsets[i] + lengths[i]
-        # Both messages of an entry are walked at one place, which would be compiled twice otherwise.
+        # One place walks both messages of an entry: two would be compiled twice.
         is_broker = at + 6 <= end and data[at] == 0x0E and data[at + 1] == 0x02
         status = 0
         while True:

@@ -1,4 +1,4 @@
-"""Which schema versions the messages in a buffer name, and how many entries are Kafka's, at the cost of a walk over metadata alone."""
+"""Schema versions that the messages in a buffer name, and the number of Kafka's entries, by a walk over metadata only."""
 
 import numpy as np
 
@@ -10,12 +10,12 @@ from ledgerfs.messages.kernels.arrays import borrowed
 from ledgerfs.messages.kernels.wire import ABSENT, field_map, walk_fields
 
 MOST_NAMED = 1024
-"""Of different versions that one call returns, so that garbage takes no time; topics have a few."""
+"""Most different versions that one call returns, so that garbage takes no time; topics have a few."""
 _FIELDS = field_map(numbers={11: 2}, places={16: 0}, counts={4: 3})
 
 
 def named_versions(batch: EntryBatch) -> set[int]:
-    """Return the numbers; entries that are no messages name none."""
+    """Return the numbers; entries that are not messages name none."""
     return versions_and_kafka(batch)[0]
 
 
@@ -30,7 +30,7 @@ def versions_and_kafka(batch: EntryBatch) -> tuple[set[int], int]:
 
 @inlined_kernel
 def _metadata_of(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return where an entry's metadata begins, and its size; -1 for none."""
+    """Return the position of an entry's metadata, and its size; -1 without one."""
     if at + 6 <= end and data[at] == 0x0E and data[at + 1] == 0x02:
         size = load_uint32(data, at + 2)  # type: ignore[call-arg, var-annotated]
         if size > end - at - 6:

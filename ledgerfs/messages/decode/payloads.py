@@ -1,7 +1,7 @@
-"""Between the walk and the split: payloads are made plain. They are decrypted, joined if they are chunks, and decompressed, in this order.
+"""Between the walk and the split: make payloads plain. They are decrypted, joined if they are chunks, and decompressed, in this order.
 
-A new payload is added after the entries in a workspace, and the table's columns of the payload then point there. Payloads of LZ4 and ZSTD
-stay compressed: the split decompresses them one at a time, into memory that is still in the CPU's cache when it splits them.
+A new payload is added after the entries in a workspace, and the table's payload columns then point to it. Payloads of LZ4 and ZSTD stay
+compressed: the split decompresses them one at a time, into memory that is still in the CPU's cache when it splits them.
 If a payload cannot be made plain, only its own entry fails.
 """
 
@@ -55,7 +55,7 @@ class Workspace:
         self._size = len(buffer)
 
     def add(self, piece: bytes) -> tuple[int, int]:
-        """Add a piece; return where it begins and ends."""
+        """Add a piece; return its start and end."""
         start = self._size
         self._pieces.append(piece)
         self._starts.append(start)
@@ -69,7 +69,7 @@ class Workspace:
         return memoryview(self._pieces[piece])[start - origin : end - origin]
 
     def bytes(self) -> Bytes:
-        """Return all of it as one array, without a copy if nothing was added."""
+        """Return the whole buffer as one array, without a copy if nothing was added."""
         if len(self._pieces) > 1:
             # The pieces may be large, so they are freed.
             self._pieces, self._starts = [memoryview(b"".join(self._pieces))], [0]
@@ -78,7 +78,7 @@ class Workspace:
 
 @dataclass(slots=True)
 class PlainPayloads:
-    """The payloads of some entries being made plain.
+    """Makes the payloads of some entries plain.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class PlainPayloads:
     keep
         Which entries are whole messages with plain payloads.
     sealed
-        Which entries cannot be decrypted, since no key is given.
+        Which entries cannot be decrypted for lack of a key.
     failures
         Each entry whose payload is broken, or too large.
 
@@ -106,7 +106,7 @@ class PlainPayloads:
         self.sealed = np.zeros(self.ids.size, bool)
 
     def open(self, decrypt: Decrypt | None, on_encrypted: str, chunks: ChunkJoiner) -> None:
-        """Decrypt encrypted payloads, and join chunks: the last one is kept, with the payload of all.
+        """Decrypt encrypted payloads, and join chunks: the entry of the last one is kept, with the payload of all.
 
         If no key is given for a message, or a part of one, ``on_encrypted`` decides: raise, null its value, or skip it.
         """
@@ -145,7 +145,7 @@ class PlainPayloads:
                 self._replace(row, joined.payload)
 
     def decompress(self, limit: int) -> None:
-        """Decompress payloads that no kernel can; those larger than ``limit`` bytes, or than they claim, are failures."""
+        """Decompress payloads that no kernel supports; those larger than ``limit`` bytes, or than they claim, are failures."""
         codecs, sizes = self.entries[Meta.COMPRESSION], self.entries[Meta.UNCOMPRESSED_SIZE]
         is_compressed = (codecs != 0) & self.keep
         if not is_compressed.any():
@@ -170,7 +170,7 @@ class PlainPayloads:
             self._fail(row, error.reason, MessageTooLargeError)
 
     def explain(self, row: int) -> str:
-        """Return why a payload did not decompress to what it claims."""
+        """Return why a payload did not decompress to its claimed size."""
         try:
             decompress(*self._compressed(row), LARGEST)
         except DecompressionError as error:
@@ -228,7 +228,7 @@ class PlainPayloads:
 
 
 def no_key_for(names: Iterable[str], given: Iterable[str] = ()) -> str:
-    """Return the reason why a message, encrypted for keys of these names, cannot be read with the given ones."""
+    """Return the reason why the given keys cannot decrypt a message that was encrypted for keys of these names."""
     wanted = " or ".join(dict.fromkeys(map(repr, names)))
     if not wanted:
         return "the message names no key that it is encrypted for"

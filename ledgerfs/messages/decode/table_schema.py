@@ -13,10 +13,10 @@ MESSAGE_SCHEMA = pa.schema(
         pa.field("topic", pa.string(), nullable=False),
         pa.field("ledger_id", pa.int64(), nullable=False),
         pa.field("entry_id", pa.int64(), nullable=False),
-        pa.field("batch_index", pa.int32()),  # null: not of a batch
+        pa.field("batch_index", pa.int32()),  # null: not in a batch
         pa.field("publish_time", _TIME, nullable=False),
         pa.field("event_time", _TIME),  # null: not set
-        pa.field("key", pa.string()),  # null: none, or one of bytes
+        pa.field("key", pa.string()),  # null: no key, or one of bytes
         pa.field("key_bytes", pa.binary()),  # a key that the producer gave as bytes
         pa.field("ordering_key", pa.binary()),
         pa.field("value", pa.binary()),  # null: a tombstone
@@ -25,7 +25,7 @@ MESSAGE_SCHEMA = pa.schema(
         pa.field("sequence_id", pa.int64(), nullable=False),
         pa.field("schema_version", pa.binary()),
         pa.field("partition", pa.int32()),  # from the topic's name
-        pa.field("broker_index", pa.int64()),  # where the broker wrote them
+        pa.field("broker_index", pa.int64()),  # null: the broker wrote none
         pa.field("broker_time", _TIME),
         pa.field("txn_id", pa.string()),  # "(most,least)" of a message in a transaction
         pa.field("txn_state", pa.string()),  # committed, aborted or open; null outside transactions

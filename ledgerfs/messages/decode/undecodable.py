@@ -1,4 +1,4 @@
-"""What of messages could not become columns: values that contradict their schema, and times that no column holds."""
+"""Parts of messages that columns cannot hold: values that contradict their schema, and times out of range."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -11,18 +11,18 @@ class Undecodable:
     Attributes
     ----------
     version
-        The number that the messages name; None for none, and for times.
+        The number that the messages name; None without one, and for times.
     reason
-        Why, in words that follow the name of a message.
+        Reason, in words that follow the name of a message.
     count
-        How many there were.
+        Number of values or times.
     first
-        The id of the first in the order of the rows, ``ledger:entry`` or ``ledger:entry:index``; of several partitions, in the first of
-        these that has one.
+        The id of the first in the order of the rows, ``ledger:entry`` or ``ledger:entry:index``; of several partitions, in the first
+        one that has any.
     is_error
-        False for values that no schema is named for: they are null, and no error.
+        False for values without a named schema: they are null, and not an error.
     raw
-        The number that the first message has in place of a time, in Pulsar's unit, ms; None for values.
+        The number in place of a time in the first message, in Pulsar's unit, ms; None for values.
 
     """
 
@@ -35,7 +35,7 @@ class Undecodable:
 
 
 def counts_of(undecodable: Iterable[Undecodable]) -> tuple[int, int]:
-    """Return how many errors there are, and how many values that no schema is named for."""
+    """Return how many errors there are, and how many values without a named schema."""
     errors = unnamed = 0
     for one in undecodable:
         errors += one.count * one.is_error
@@ -44,7 +44,7 @@ def counts_of(undecodable: Iterable[Undecodable]) -> tuple[int, int]:
 
 
 def add_undecodable(undecodable: list[Undecodable], new: Undecodable) -> None:
-    """Add to those of its version and reason."""
+    """Add to the record of the same version and reason, or as a new one."""
     for place, one in enumerate(undecodable):
         if (one.version, one.reason, one.is_error) == (new.version, new.reason, new.is_error):
             undecodable[place] = replace(one, count=one.count + new.count)

@@ -1,1 +1,1 @@
-"""Rows to entries: batches as Pulsar's Java client makes them."""
+"""Rows to entries: batches as in Pulsar's Java client."""

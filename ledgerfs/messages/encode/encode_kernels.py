@@ -1,6 +1,6 @@
-"""Rows to entries (``docs/formats/entries.md``), a kernel over whole columns: where to cut, and what to write.
+"""Rows to entries (``docs/formats/entries.md``), a kernel over whole columns: choose split points, and write.
 
-Kernels take the rows as one tuple, which `ledgerfs.messages.encode.kernel_rows` describes: six columns of bytes, each as (data,
+Kernels accept the rows as one tuple, which `ledgerfs.messages.encode.kernel_rows` describes: six columns of bytes, each as (data,
 offsets, valid), then numbers, properties, and whether keys are base64. The fields, and their order, are those of Java's client.
 """
 
@@ -52,14 +52,14 @@ def _size(text, i):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     return text[1][i + 1] - text[1][i] if text[2][i] else 0
 
 
-# Cutting.
+# Splitting.
 
 
 @kernel
 def cut_entries(rows, batch, limit, starts, is_end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """Fill ``starts`` with the first row of each entry and the row after the last one; return how many entries, and the room they need.
 
-    Messages of one entry have the fields that an entry has only once in common, are at most ``batch``, and need at most ``limit`` bytes of
+    Messages of one entry agree in the fields that an entry has only once, are at most ``batch``, and need at most ``limit`` bytes of
     room unless there is only one. The last entry is left out if more rows could belong to it: unless it is full or ``is_end``.
     """
     rows = _lent(rows)
@@ -101,7 +101,7 @@ def _room_of_entry(rows, i):  # type: ignore[no-untyped-def]  # noqa: ANN001, AN
 
 @inlined_kernel
 def _shares_entry(rows, i):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Whether a row has the publish time, delivery time, producer, schema version and origin of the previous one."""
+    """Whether a row has the same publish time, delivery time, producer, schema version and origin as the previous one."""
     published, _, _, delivered = rows[6]
     if published[i] != published[i - 1] or delivered[i] != delivered[i - 1]:
         return False
@@ -134,7 +134,7 @@ def _is_as_before(text, i):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN
 
 @kernel
 def write_payloads(rows, starts, out, offsets):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Write the payloads of entries one after the other, and fill in where each begins and the last one ends."""
+    """Write the payloads of entries one after the other, and fill in the start of each and the end of the last one."""
     rows, out = _lent(rows), borrowed(out)  # type: ignore[call-arg]
     at = 0
     offsets[0] = 0
@@ -203,10 +203,10 @@ def _write_properties(out, at, field, properties, i):  # type: ignore[no-untyped
 
 @kernel
 def write_entries(rows, starts, first_entry, codecs, plain, stored, out, offsets, lengths):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
-    """Write the records of entries, and fill in offset and length of each; return where the last one ends.
+    """Write the records of entries, and fill in offset and length of each; return the index after the last one.
 
-    ``codecs`` has the compression of each. If it is not 0, the payload is in ``stored``, which is (data, offsets), and its uncompressed
-    size is that between the offsets in ``plain``.
+    ``codecs`` has the compression of each. If it is not 0, the payload is in ``stored``, which is (data, offsets), and the offsets in
+    ``plain`` give its uncompressed size.
     """
     rows, out = _lent(rows), borrowed(out)  # type: ignore[call-arg]
     data = borrowed(stored[0])
@@ -232,7 +232,7 @@ def write_entries(rows, starts, first_entry, codecs, plain, stored, out, offsets
 
 @inlined_kernel
 def _write_frame(out, at, entry_id, head, body, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
-    """Write what comes before the metadata in ``out[head:body]`` of the record that ends at ``end``."""
+    """Write the bytes before the metadata in ``out[head:body]`` of the record that ends at ``end``."""
     write_int32_be(out, at, end - at - 12)
     write_int32_be(out, at + 4, entry_id >> 32)
     write_int32_be(out, at + 8, entry_id)
@@ -244,7 +244,7 @@ def _write_frame(out, at, entry_id, head, body, end):  # type: ignore[no-untyped
 
 @inlined_kernel
 def _write_metadata(out, at, rows, first, stop, codec, plain_size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, C901, PLR0917
-    """Write the metadata of an entry; a batch has key and ordering key of its first message there, as Java's client writes it."""
+    """Write the metadata of an entry; for a batch with key and ordering key of its first message, as Java's client writes it."""
     published, sequence, event, delivered = rows[6]
     is_batch = stop - first > 1
     at = _write_text(out, at, 1, rows[3], first)

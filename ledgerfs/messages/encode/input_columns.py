@@ -1,4 +1,4 @@
-"""Columns of rows that become messages: which there may be, and each converted to one Arrow type.
+"""Columns of rows that become messages: the supported ones, and the conversion of each to one Arrow type.
 
 Names are those of the message table (`ledgerfs.messages.decode.table_schema`), so that an export can be imported again.
 """
@@ -38,7 +38,7 @@ INPUT_COLUMNS: Mapping[str, str] = MappingProxyType(
         "replicated_from": _BYTES,
     }
 )
-"""{column: what it may hold}."""
+"""{column: the types that it may have}."""
 
 IGNORED_COLUMNS = (
     "topic",
@@ -51,17 +51,17 @@ IGNORED_COLUMNS = (
     "txn_id",
     "txn_state",
 )
-"""Columns of the message table that tell where a message was stored, and its state there. New messages get new ones."""
+"""Columns of the message table with a message's position and state in its old ledger. New messages get new ones."""
 
 PROPERTIES_TYPE = pa.map_(pa.string(), pa.string())
 
 _FIRST_TIME, _LAST_TIME = 1 - 2**63 // 1000, 253_402_300_799_999
-"""ms since 1970: the first time that a 64-bit count of microseconds (the table's type) holds, and the end of the year 9999."""
+"""ms since 1970: the first time in the range of a 64-bit count of microseconds (the table's type), and the end of the year 9999."""
 _FIRST_COUNT = 10**11
-"""The lowest number that is taken for ms since 1970 (March 1973); as seconds it would be after the year 5138."""
+"""Lowest number that is read as ms since 1970 (March 1973); as seconds it would be after the year 5138."""
 
 _ZERO_IS_UNSET = ("event_time", "deliver_at_time")
-"""Times that a message has as 0 where they are not set."""
+"""Times that are 0 in a message if they are not set."""
 
 TOO_FINE = "a time with a part below 1 ms, which messages do not have; round it to ms"
 
@@ -72,12 +72,12 @@ class InputColumns:
     Parameters
     ----------
     schema
-        Of all rows.
+        Schema of all rows.
 
     Raises
     ------
     InvalidRowsError
-        A column is unknown, there twice, or of a wrong type; or ``value`` is missing.
+        A column is unknown, occurs twice, or has a wrong type; or ``value`` is missing.
 
     Attributes
     ----------
@@ -141,7 +141,7 @@ def _check_keys(keys: pa.Array, key_bytes: pa.Array, first_row: int) -> None:
 
 
 def require_time(ms: int) -> None:
-    """Raise `ValueError` for a time, ms since 1970 UTC, that cannot be read back, or is probably meant in µs or ns."""
+    """Raise `ValueError` for a time, ms since 1970 UTC, that cannot be read back, or is probably in µs or ns."""
     if ms > _LAST_TIME:
         unit = "microseconds" if ms // 1000 <= _LAST_TIME else "nanoseconds"
         hint = f"; perhaps these are {unit}" if ms < 2**63 else ""
@@ -151,7 +151,7 @@ def require_time(ms: int) -> None:
 
 
 def require_count(ms: int) -> None:
-    """Raise `ValueError` for a number that is no count of ms since 1970 UTC: probably one of s, µs or ns. 0 is accepted."""
+    """Raise `ValueError` for a number that is not a count of ms since 1970 UTC: probably of s, µs or ns. 0 is accepted."""
     require_time(ms)
     if 0 < abs(ms) < _FIRST_COUNT:
         raise ValueError(
@@ -160,7 +160,7 @@ def require_count(ms: int) -> None:
 
 
 def require_kept(name: str, times: pa.Array) -> None:
-    """Raise `ValueError` for timestamps (of any unit) that messages would not have as they are."""
+    """Raise `ValueError` for timestamps (of any unit) that messages cannot store exactly."""
     kind = pa.timestamp("ms", times.type.tz)
     whole = times.cast(options=pc.CastOptions(kind, allow_time_truncate=True))
     if not whole.cast(times.type).equals(times):
@@ -176,7 +176,7 @@ _CONVERSION_ERRORS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError)
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How a column is converted: the new name, and the function."""
+    """Conversion of a column: the new name, and the function."""
 
     target: str
     build: Builder
@@ -286,7 +286,7 @@ def _structs(column: pa.Array) -> pa.Array:
 
 
 def _json_objects(column: pa.Array) -> pa.Array:
-    """Return properties from JSON objects, in which a name may occur twice. Unlike other columns, this makes Python objects of rows."""
+    """Return properties from JSON objects, in which a name may occur twice. Unlike other columns, makes Python objects of rows."""
     return pa.array([None if text is None else _pairs_of(text) for text in column.to_pylist()], PROPERTIES_TYPE)
 
 
@@ -309,7 +309,7 @@ def _built(build: Builder, name: str, column: pa.Array, first_row: int) -> pa.Ar
 
 
 def first_bad(convert: Callable[[Any], object], rows: Any) -> tuple[int, Exception]:  # noqa: ANN401
-    """Return the first row that cannot be converted, by bisection, and its error; of an array or a record batch that cannot."""
+    """Return the first row that cannot be converted (found by bisection), and its error; for an array or a record batch that cannot."""
     low, high = 0, len(rows)
     while high - low > 1:
         middle = (low + high) // 2

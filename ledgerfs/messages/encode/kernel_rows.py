@@ -1,4 +1,4 @@
-"""Rows as the kernels of `encode_kernels` take them: arrays over Arrow's own buffers, without copies except the offsets of maps.
+"""Rows as input of the kernels in `encode_kernels`: arrays over Arrow's own buffers, copying only the offsets of maps.
 
 A column of bytes is (data, offsets, valid); a missing column has no valid row.
 """
@@ -108,7 +108,7 @@ def _valid(column: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the array as the one type that kernels are compiled for."""
+    """Return the array in the one type that kernels are compiled for."""
     array.flags.writeable = False
     return array
 

@@ -1,7 +1,7 @@
-"""Rows to entries, the other direction of `decode`: batches as Pulsar's Java client makes them (``docs/formats/entries.md``).
+"""Rows to entries, the inverse of `decode`: batches as in Pulsar's Java client (``docs/formats/entries.md``).
 
-One kernel finds where each entry begins. Then the entries of some MiB of rows are made together, by other threads if wanted: that needs the
-interpreter's lock only for codecs that are called from Python. How rows are cut into record batches changes nothing in the entries.
+One kernel finds the start of each entry. Then the entries of some MiB of rows are made together, by other threads if wanted: only codecs
+that are called from Python need the interpreter's lock. How rows are split into record batches changes nothing in the entries.
 """
 
 import time
@@ -26,17 +26,17 @@ from ledgerfs.messages.kernels.arrays import empty
 
 _PORTION_BYTES = 4 << 20
 _PORTION_ROWS = 1 << 15
-"""Size of a portion: large enough that calls cost nothing, small enough that several fit into memory."""
+"""Size of a portion: large enough that calls cost little, small enough that several fit into memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodeOptions:
-    """How rows become entries.
+    """Options for encoding rows to entries.
 
     Attributes
     ----------
     batch
-        Most messages of an entry; with 1, each message is an entry of its own, without a batch.
+        Most messages of an entry; with 1, each message is a separate entry, without a batch.
     compression
         ``none``, ``lz4``, ``zlib``, ``zstd`` or ``snappy``.
     producer_name
@@ -44,7 +44,7 @@ class EncodeOptions:
     max_entry_bytes
         The largest entry, in bytes; a batch ends before it would be larger.
     publish_time_ms
-        For rows without a publish time, ms since 1970 UTC; None for the time when the encoder is made.
+        For rows without a publish time, ms since 1970 UTC; None for the time when the encoder is created.
 
     """
 
@@ -72,7 +72,7 @@ class EncodeOptions:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Rows that are cut into entries, whose bytes are not made yet.
+    """Rows that are split into entries, whose bytes are not made yet.
 
     Attributes
     ----------
@@ -108,13 +108,13 @@ class MessageEncoder:
     Parameters
     ----------
     schema
-        Of all rows; `INPUT_COLUMNS` has the possible columns.
+        Schema of all rows; `INPUT_COLUMNS` has the possible columns.
     options
-        How rows become entries.
+        Batch size, compression, and values for missing columns.
     in_order
         Makes the portions: `map`, or the ``map`` of a `ThreadPoolExecutor`, which makes several at a time.
     ahead
-        How many portions may be under way while the caller has the entries of an earlier one; 0 with `map`.
+        How many portions may be in progress while the caller has the entries of an earlier one; 0 with `map`.
 
     Raises
     ------
@@ -128,7 +128,7 @@ class MessageEncoder:
     ignored_columns
         Columns of the rows that are not used (`IGNORED_COLUMNS`).
     messages, entries
-        How many rows were taken so far, and how many entries are cut from them.
+        How many rows were accepted so far, and how many entries they were split into.
     earliest_publish_ms
         Their earliest publish time, ms since 1970 UTC; None before the first one.
     schema_versions
@@ -153,10 +153,10 @@ class MessageEncoder:
         self.schema_versions: set[int] = set()
 
     def encode(self, rows: pa.RecordBatch) -> Iterator[EntryBatch]:
-        """Take rows, and yield the entries that are finished, in order.
+        """Accept rows, and yield the finished entries, in order.
 
         The records are contiguous in the buffer, each with its 12-byte header, so
-        ``buffer[offsets[0] - 12 : offsets[-1] + lengths[-1]]`` is a piece of a file of records. Buffers belong to the caller.
+        ``buffer[offsets[0] - 12 : offsets[-1] + lengths[-1]]`` is a part of a file of records. Buffers belong to the caller.
 
         Raises `InvalidRowsError`, which names the row, counted from 0 over all calls.
         """
@@ -172,7 +172,7 @@ class MessageEncoder:
                 yield from self._start(is_end=False)
 
     def finish(self) -> Iterator[EntryBatch]:
-        """Yield the rest of the entries."""
+        """Yield the remaining entries."""
         yield from self._start(is_end=True)
         while self._under_way:
             yield from self._under_way.popleft()
@@ -206,7 +206,7 @@ class MessageEncoder:
         return portion
 
     def _check(self, rows: KernelRows, stop: int) -> None:
-        """Raise `InvalidRowsError` for rows that do not fit into an entry, before memory is allocated; note the earliest publish time."""
+        """Raise `InvalidRowsError` for rows too large for an entry, before memory is allocated; record the earliest publish time."""
         sizes = value_sizes(rows)[:stop]
         largest = self._options.max_entry_bytes if self._codec == Compression.NONE else LARGEST // 2
         for row in np.flatnonzero(sizes > largest)[:1].tolist():

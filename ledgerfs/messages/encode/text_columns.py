@@ -1,4 +1,4 @@
-"""Columns of the message table from texts, as JSON lines and CSV files have them (the inverse of `ledgerfs.messages.text.json_lines`).
+"""Columns of the message table from texts, as in JSON lines and CSV files (the inverse of `ledgerfs.messages.text.json_lines`).
 
 Bytes are in base64, in a column of their name followed by ``_base64``; ``value`` may be in either. Times are ISO 8601, or ms since 1970
 UTC. Properties are JSON objects. Integers are decimal digits: pyarrow would read ``0x10`` as 16.
@@ -39,7 +39,7 @@ TEXT_COLUMNS: Mapping[str, pa.DataType] = MappingProxyType(
         **dict.fromkeys(("ledger_id", "entry_id", "batch_index", "partition", "broker_index"), _INTEGER),
     }
 )
-"""{column that files of texts may have: its type before it is converted}."""
+"""{column that files of texts may have: its type before conversion}."""
 
 _MILLISECONDS = re.compile(r"-?[0-9]+\Z")
 _DATE = re.compile(r"[+-]?[0-9]{4,6}-[0-9]{2}-[0-9]{2}")
@@ -49,16 +49,16 @@ _INTEGER_TEXT = r"^-?[0-9]+$"
 
 
 def from_texts(columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-    """Return columns by the names of the message table, without those that only tell where messages were; others as they are.
+    """Return columns by the names of the message table, without those of a message's old position; others as they are.
 
-    A ``value`` is text if it can only be that: whoever knows its schema may read it as a number.
+    A ``value`` becomes text only if it must be: a caller with its schema may read it as a number.
 
     Raises `ValueError` for a text that is invalid for its column, which it names, and for a row with two values.
     """
     made: dict[str, pa.Array] = {}
     has_bytes = f"value{BASE64_SUFFIX}" in columns
     for name, column in columns.items():
-        # Columns of fields stay as they are: the schema says what they are.
+        # Columns of fields stay as they are: the schema defines their types.
         plain = name.removesuffix(BASE64_SUFFIX) if name in TEXT_COLUMNS else name
         if name in IGNORED_COLUMNS:
             continue
@@ -125,7 +125,7 @@ def _microseconds(text: str) -> int:
     except pa.ArrowInvalid:
         if not _DATE.match(text):
             raise
-        # numpy overflows silently; a valid time of six-digit years never has as many ms.
+        # numpy overflows silently; no valid time of six-digit years has so many ms.
         plain = _NO_ZONE.sub("", text)
         require_time(int(np.datetime64(plain, "ms").astype(np.int64)))
         return int(np.datetime64(plain, "us").astype(np.int64))

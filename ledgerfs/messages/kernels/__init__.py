@@ -1,1 +1,1 @@
-"""What all kernels are made of: wire format, checksums, copying, digits, memory."""
+"""Parts of all kernels: wire format, checksums, copying, digits, memory."""

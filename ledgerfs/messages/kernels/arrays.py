@@ -1,7 +1,7 @@
-"""Arrays of kernels: memory from Arrow's pool, spans of bounded size, and what numba lacks: borrowed arrays, memcpy, a count of bits.
+"""Arrays of kernels: memory from Arrow's pool, spans of bounded size, and additions to numba: borrowed arrays, memcpy, a count of bits.
 
-The pool gives memory of the last window to the next one. Fresh pages cost more than what is written to them: a page fault each, which on
-virtual machines makes a copy of 7 GB/s one of 1 GB/s.
+The pool reuses memory of the last window for the next one. Fresh pages cost more than writing to them: a page fault each, which on
+virtual machines slows a copy of 7 GB/s to 1 GB/s.
 """
 
 from collections.abc import Iterator
@@ -22,8 +22,8 @@ _Item = TypeVar("_Item", bound=np.generic)
 def borrowed(typingctx, array):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, ARG001
     """Return the same array without its reference count; the kernel's caller keeps it alive.
 
-    Each array that one compiled function hands to another costs two atomic steps, which for a loop over fields of a few bytes is most of
-    its time (measured: 60 ns an entry become 18).
+    Each array that one compiled function passes to another costs two atomic steps: most of the time of a loop over fields of a few bytes
+    (measured: 60 ns an entry become 18).
     """
 
     def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
@@ -63,7 +63,7 @@ def trailing_zeros(typingctx, word):  # type: ignore[no-untyped-def]  # noqa: AN
 
 
 def _converted(to: str, kind: ir.Type) -> Any:  # noqa: ANN401  (numba's and llvmlite's)
-    """Return the code that makes a real number of another, ``to`` the operation of llvmlite, and then an int64 of its bits."""
+    """Return the code that converts a real number by the llvmlite operation ``to``, and returns its bits as an int64."""
 
     def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, ARG001
         given = arguments[0]
@@ -101,14 +101,14 @@ def empty(size: int, dtype: Any) -> "npt.NDArray[Any]":  # noqa: ANN401  (any ty
 
 
 def empty_table(columns: int, rows: int) -> npt.NDArray[np.int64]:
-    """Return an array of shape (columns, at least rows), of any content: whole, kernels are compiled for one type of array alone."""
+    """Return an array of shape (columns, at least rows), of any content. Use it whole: kernels are compiled for one type of array only."""
     # A row more or less than a multiple of the page would let all columns compete for the same lines of the CPU's cache.
     stride = -(-rows // 512) * 512 + 8
     return empty(columns * stride, np.int64).reshape(columns, stride)
 
 
 def spans(sizes: npt.NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:
-    """Yield (start, stop) of spans of items with these sizes: at most ``most`` bytes each, or one item that has more."""
+    """Yield (start, stop) of spans of items with these sizes: at most ``most`` bytes each, or one larger item."""
     ends = np.cumsum(sizes)
     start = 0
     while start < sizes.size:
@@ -135,13 +135,13 @@ def _view(column: pa.Array, buffer: int, kind: type[_Item], more: int) -> npt.ND
 
 
 def variable_width(column: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-    """Return the bytes of strings or binary values, and where each begins and the last one ends."""
+    """Return the bytes of strings or binary values, and the start of each and the end of the last one."""
     found = column.buffers()[2]
     data = np.frombuffer(found, np.uint8) if found is not None and found.size else np.zeros(0, np.uint8)
     return read_only(data), _view(column, 1, np.int32, 1)
 
 
 def read_only(array: npt.NDArray[_Item]) -> npt.NDArray[_Item]:
-    """Return the array as the one type that kernels are compiled for."""
+    """Return the array in the one type that kernels are compiled for."""
     array.flags.writeable = False
     return array

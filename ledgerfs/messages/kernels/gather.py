@@ -1,4 +1,4 @@
-"""Last step: bytes and numbers are copied from places in a buffer to the contiguous columns of Arrow."""
+"""Last step: copy bytes and numbers from a buffer to the contiguous columns of Arrow."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def packed_bytes(data: Bytes, size: Int64, valid: Mask | None = None) -> pa.Arra
 
 
 def gather_text(data: Bytes, at: Int64, size: Int64, valid: Mask | None = None) -> pa.Array:
-    """Return the same as a string array; what is not UTF-8 becomes U+FFFD."""
+    """Return the same as a string array; bytes that are not UTF-8 become U+FFFD."""
     offsets, target = _gather(data, at, size, valid)
     buffers = [bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(target)]
     text = pa.Array.from_buffers(pa.string(), at.size, buffers)
@@ -69,7 +69,7 @@ def are_equal(data: Bytes, at: Int64, size: Int64) -> bool:
 
 
 def gather_times(milliseconds: Int64, absent: int = ABSENT) -> tuple[pa.Array, int]:
-    """Return times, null where ``absent``, and where a 64-bit count of microseconds overflows; and how many do."""
+    """Return times, null where ``absent`` or where a 64-bit count of microseconds overflows; and the number of overflows."""
     valid, overflown = milliseconds != absent, 0
     if milliseconds.min(initial=0) <= -_MOST_MICROSECONDS or milliseconds.max(initial=0) >= _MOST_MICROSECONDS:
         fitting = (milliseconds > -_MOST_MICROSECONDS) & (milliseconds < _MOST_MICROSECONDS)
@@ -84,7 +84,7 @@ def gather_times(milliseconds: Int64, absent: int = ABSENT) -> tuple[pa.Array, i
 def take(values: Int64, positions: Int64) -> Int64:
     """Return ``values[positions]``."""
     taken: Int64 = empty(positions.size, np.int64)
-    # Positions are inside; with any other mode numpy would copy once more.
+    # Positions are valid; with any other mode numpy would copy once more.
     values.take(positions, out=taken, mode="clip")
     return taken
 
@@ -106,13 +106,13 @@ def _gather(data: Bytes, at: Int64, size: Int64, valid: Mask | None) -> tuple["n
     """Return offsets and bytes of a column."""
     offsets = _offsets(size, valid)
     target = empty(int(offsets[-1]), np.uint8)
-    # Of columns that lie scattered in a table: to a kernel they are another type.
+    # Columns that are scattered in a table would be another type for a kernel.
     _copy_all(data, np.ascontiguousarray(at), offsets, target)
     return offsets, target
 
 
 def bitmap(valid: Mask | None) -> pa.Buffer | None:
-    """Return which items of an array are not null, as Arrow has it; None for all."""
+    """Return the validity bitmap of an array in Arrow's form; None if all items are valid."""
     return None if valid is None or valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
@@ -121,9 +121,9 @@ def _decoded(text: bytes | None) -> str | None:
 
 
 def _offsets(size: Int64, valid: Mask | None = None) -> "npt.NDArray[np.int32]":
-    """Return where each item begins, and where the last one ends; raises as `require_countable`."""
+    """Return the start of each item, and the end of the last one; raises as `require_countable`."""
     sizes = size if valid is None else np.where(valid, size, 0)
-    # Of sizes that are all countable the sum does not wrap.
+    # The sum of sizes that are all countable does not wrap.
     require_countable(int(sizes.max(initial=0)))
     ends = sizes.cumsum()
     require_countable(int(ends[-1]) if ends.size else 0)

@@ -1,4 +1,4 @@
-"""Protobuf's wire format for kernels: one walk over the fields of a message, steered by a small map of columns.
+"""Protobuf's wire format for kernels: one walk over the fields of a message, by a small map of columns.
 
 Nothing is read outside ``at … end``, whatever the bytes claim; a position of -1 means that a field does not fit.
 """
@@ -16,7 +16,7 @@ ABSENT = -(2**63)
 """Value of a column whose field is missing, if 0 is a possible value."""
 
 _SEVEN_BITS = 0x7F7F7F7F7F7F7F7F
-"""Of each byte of a varint."""
+"""The value bits of each byte of a varint."""
 _SKIPPED = -1
 _COUNTED = 64
 ACTIONS = 8 * 40
@@ -30,14 +30,14 @@ def field_map(
     places: Mapping[int, int] | None = None,
     counts: Mapping[int, int] | None = None,
 ) -> Columns:
-    """Return what `walk_fields` does with each field, as an array by tag; all other fields are skipped.
+    """Return the actions of `walk_fields` for each field, as an array by tag; all other fields are skipped.
 
     Parameters
     ----------
     numbers
         {field number: column of its varint}.
     places
-        {field number: column of where its bytes begin}; the next column gets their size.
+        {field number: column of the position of its bytes}; the next column gets their size.
     counts
         {field number: column that counts how often its bytes occur}.
 
@@ -63,7 +63,7 @@ def _read_long_varint(data, at, end):  # type: ignore[no-untyped-def]  # noqa: A
         word = load_little_int64(data, at)  # type: ignore[call-arg, var-annotated]
         ends = ~(word | _SEVEN_BITS)
         if ends != 0:
-            # Bytes after the one without the highest bit are none of it; what is left of the others moves together, by 7, 14 and 28 bits.
+            # Bytes after the one without the highest bit do not belong to it; the bits of the others move together, by 7, 14 and 28 bits.
             word &= (ends ^ (ends - 1)) & _SEVEN_BITS
             word = (word & 0x007F007F007F007F) | ((word & 0x7F007F007F007F00) >> 1)
             word = (word & 0x00003FFF00003FFF) | ((word & 0x3FFF00003FFF0000) >> 2)

@@ -1,6 +1,6 @@
 """Protobuf's wire format written by kernels: the inverse of `ledgerfs.messages.kernels.wire`.
 
-The caller has checked that there is room. Each function returns the index after what it wrote.
+The caller has checked that there is room. Each function returns the index after the bytes that it wrote.
 """
 
 import numpy as np
@@ -44,7 +44,7 @@ def write_number_field(out, at, field, value):  # type: ignore[no-untyped-def]  
 
 @inlined_kernel
 def write_bytes(out, at, field, data, start, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
-    """Write a field that is ``data[start : start + size]``."""
+    """Write ``data[start : start + size]`` as a field."""
     at = write_varint(out, write_varint(out, at, field << 3 | 2), size)
     copy_bytes(out, at, data, start, size)  # type: ignore[call-arg]
     return at + size

@@ -1,1 +1,1 @@
-"""Messages as text: JSON lines and what they are made of."""
+"""Messages as text: JSON lines and their parts."""

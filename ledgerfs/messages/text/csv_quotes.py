@@ -1,7 +1,7 @@
-"""Quotes of CSV files that pyarrow reads without an error, though rows or texts are lost with them.
+"""Quotes of CSV files that pyarrow reads without an error, although it loses rows or texts.
 
-It joins a quoted value with text after its closing quote (``"b"c``), and with all rows up to the file's end if that quote is missing. A
-quote inside a value that does not begin with one is an ordinary character, for pyarrow and here.
+pyarrow joins a quoted value with text after its closing quote (``"b"c``), and with all rows up to the file's end if that quote is missing.
+A quote inside a value that does not begin with one is an ordinary character, for pyarrow and here.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""Names of the columns that fields of values become beside those of messages, and back.
+"""Names of columns for the fields of values beside message columns, and back.
 
-One name is one column in every format: in JSON lines and CSV bytes are under their column's name followed by ``_base64``. Nor does a field
-have the name of a column of messages in other letters (``Key``): many readers do not distinguish them.
+One name is one column in every format: in JSON lines and CSV, bytes are under their column's name followed by ``_base64``. A field never
+has the name of a message column in other letters (``Key``), since many readers do not distinguish them.
 """
 
 from collections.abc import Collection, Iterable
@@ -11,13 +11,13 @@ import pyarrow as pa
 from ledgerfs.messages.text.json_lines import is_bytes
 
 BEFORE = "value_"
-"""What is put before the name of a field that another column has."""
+"""Prefix for a field whose name another column has."""
 
 BASE64_SUFFIX = "_base64"
 
 
 def columns_of_fields(kind: pa.StructType, beside: Iterable[pa.Field]) -> list[str]:
-    """Return the names of the columns that the fields of a struct become beside columns of messages."""
+    """Return the column names for the fields of a struct beside message columns."""
     fields = list(kind)
     names = [one.name for one in fields]
     of_messages = {name.lower() for one in beside for name in _names_in_texts(one.name, one.type)}
@@ -28,7 +28,7 @@ def columns_of_fields(kind: pa.StructType, beside: Iterable[pa.Field]) -> list[s
         given: set[str] = set()
         for place, one in enumerate(fields):
             name = names[place]
-            # A field may have the name that another one is given.
+            # A field may already have the name that another one would get.
             while (
                 name.lower() in of_messages or name in encoded or (name != one.name and name in {*kind.names, *given})
             ):
@@ -42,9 +42,9 @@ def columns_of_fields(kind: pa.StructType, beside: Iterable[pa.Field]) -> list[s
 def fields_by_column(
     kind: pa.StructType, beside: Iterable[pa.Field], all_beside: Collection[pa.Field]
 ) -> dict[str, str]:
-    """Return the fields of a struct by the columns that may be them, of a table with some columns of messages.
+    """Return the fields of a struct by their possible columns, in a table with some message columns.
 
-    These are the columns that `columns_of_fields` makes, beside those of the table or beside all; and those of the fields' own names.
+    These are the columns of `columns_of_fields`, beside those of the table or beside all; and those of the fields' own names.
     """
     of_messages = {one.name for one in all_beside}
     found = dict(zip(columns_of_fields(kind, all_beside), kind.names, strict=True))
@@ -54,7 +54,7 @@ def fields_by_column(
 
 
 def is_in_base64(column: str, field: str) -> bool:
-    """Whether a column of a field has its bytes as text: its name is none that `fields_by_column` has for the field."""
+    """Whether a column of a field has its bytes as text: its name is not one that `fields_by_column` has for the field."""
     before = column.removesuffix(field)
     return not column.endswith(field) or bool(before.replace(BEFORE, ""))
 

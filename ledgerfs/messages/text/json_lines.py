@@ -1,9 +1,9 @@
-"""Messages as JSON lines: one object a message, made column by column.
+"""Messages as JSON lines: one object per message, made column by column.
 
 Fields come in the order of the columns. Nulls are left out, except ``value``, which is null for a tombstone. Bytes are in base64,
 under the column's name followed by ``_base64``; a ``value`` that is UTF-8 is a plain string. Properties are an object, in which a name
 that occurs twice in the message occurs twice; without properties it is left out. Times are ISO 8601, UTC, to the ms (those of typed values
-to the µs or ns if they have such); years before 0 and after 9999 have a sign and six digits or more. Typed values are as `json_typed` says.
+to the µs or ns if needed); years before 0 and after 9999 have a sign and six digits or more. `json_typed` formats typed values.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from ledgerfs.messages.text.json_typed import (
 )
 
 ROWS_AT_ONCE = 4096
-"""How many rows to convert at a time: their lines stay in the CPU's cache while column after column is made of them."""
+"""How many rows to convert at a time: their lines stay in the CPU's cache while all columns are added."""
 
 
 def json_lines(batch: pa.RecordBatch) -> pa.Buffer:
@@ -42,7 +42,7 @@ def json_lines(batch: pa.RecordBatch) -> pa.Buffer:
 
 
 def _members(name: str, column: pa.Array) -> Iterator[pa.Array]:
-    """Yield the members of objects for a column: none if all of it is null, and up to three for ``value``."""
+    """Yield the members of objects for a column: none if all values are null, and up to three for ``value``."""
     if name == "value" and pa.types.is_binary(column.type):
         plain, encoded = text_or_base64(column)
         yield member(name, strings(plain))
@@ -60,17 +60,17 @@ def _members(name: str, column: pa.Array) -> Iterator[pa.Array]:
 
 
 def is_bytes(kind: pa.DataType) -> bool:
-    """Whether values are bytes of any number, or of a fixed one."""
+    """Whether values are bytes, of variable or fixed size."""
     return bool(pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind))
 
 
 def _is_properties(name: str, kind: pa.DataType) -> bool:
-    """Whether a column is that of the messages' properties, which are left out where there are none."""
+    """Whether a column has the messages' properties, which are left out where there are none."""
     return bool(name == "properties" and pa.types.is_map(kind) and kind.key_type == kind.item_type == pa.string())
 
 
 def plain_texts(name: str, column: pa.Array) -> pa.Array | None:
-    """Return the texts of a column without quotes: times, nested values as JSON, bytes in base64; None for numbers, and what is text."""
+    """Return the texts of a column without quotes: times, nested values as JSON, bytes in base64; None for numbers, and for text."""
     kind = column.type
     if is_bytes(kind):
         return base64_texts(column)

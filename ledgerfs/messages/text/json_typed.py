@@ -1,7 +1,7 @@
 """Columns of any Arrow type as JSON values: numbers, strings, and objects and lists of these, as columns of text (``large_string``).
 
-Nulls are left out of objects, and ``null`` in lists and maps. What JSON has no type for is a string: bytes in base64, decimals with all
-their digits, dates and times in ISO 8601, floats that are no number.
+Nulls are left out of objects, and ``null`` in lists and maps. Types that JSON lacks become strings: bytes in base64, decimals with all
+their digits, dates and times in ISO 8601, floats that are not numbers.
 """
 
 import binascii
@@ -23,7 +23,7 @@ _PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
 _DAYS_OF_ERA = 146_097
 """Days of 400 years."""
 _escaped = json.JSONEncoder(ensure_ascii=False).encode
-"""Of one string; for so little orjson takes ten times as long."""
+"""Escapes one string; orjson takes ten times as long for a short one."""
 _QUOTE, _BACKSLASH, _FIRST_PLAIN = 0x22, 0x5C, 0x20
 _DAY_OF_YEAR_0, _DAY_OF_YEAR_10000 = -719_528, 2_932_897
 """Days since 1970 of the first year that is written with four digits, and of the first one after those."""
@@ -35,11 +35,11 @@ def join(*parts: pa.Array | str) -> pa.Array:
 
 
 def objects(members: Iterable[pa.Array], rows: int, end: str = "}") -> pa.Array:
-    """Return objects of members (``,"name":value``), of which those that are null are left out."""
+    """Return objects of members (``,"name":value``), without members that are null."""
     members = list(members)
     if not members:
         return pa.repeat(_literal("{" + end), rows)
-    # Not null_handling="skip", with which pyarrow leaves out rows that are all null.
+    # Not null_handling="skip": pyarrow would leave out rows that are all null.
     joined = join("{", *(one.fill_null(_literal("")) for one in members), end)
     return pc.replace_substring(joined, "{,", "{", max_replacements=1)
 
@@ -52,7 +52,7 @@ def member(name: str, values: pa.Array) -> pa.Array:
 def typed_values(column: pa.Array) -> pa.Array:
     """Return a column's values as JSON, null where they are null.
 
-    Raises `UnsupportedFormatError` for types that no value has, and `CorruptObjectError` for text that is not UTF-8.
+    Raises `UnsupportedFormatError` for types that values cannot have, and `CorruptObjectError` for text that is not UTF-8.
     """
     kind = column.type
     if pa.types.is_null(kind):
@@ -100,7 +100,7 @@ def _is_text(data: bytes) -> bool:
 
 
 def times(column: pa.Array) -> pa.Array:
-    """Return timestamps of any unit as ISO 8601, to the ms, µs or ns, whichever is enough; those with a zone in UTC."""
+    """Return timestamps of any unit as ISO 8601, to the ms, µs or ns as needed; those with a zone in UTC."""
     unit = column.type.unit
     days, of_day = np.divmod(column.view(pa.int64()).fill_null(0).to_numpy(), 86_400 * _PER_SECOND[unit])
     kind = pa.time32(unit) if unit in {"s", "ms"} else pa.time64(unit)
@@ -118,7 +118,7 @@ def _dates(days: Int64, valid: pa.BooleanArray) -> pa.Array:
     has_four_digits = (days >= _DAY_OF_YEAR_0) & (days < _DAY_OF_YEAR_10000)
     texts = pa.array(np.where(has_four_digits, days, 0).astype(np.int32)).view(pa.date32()).cast(TEXT)
     if not has_four_digits.all():
-        # pyarrow has other texts for these, or wrong ones.
+        # pyarrow returns other texts for these, or wrong ones.
         made = texts.to_pylist()
         for row in np.flatnonzero(~has_four_digits).tolist():
             made[row] = _large_date(int(days[row]))
@@ -127,14 +127,14 @@ def _dates(days: Int64, valid: pa.BooleanArray) -> pa.Array:
 
 
 def _large_date(days: int) -> str:
-    """Return a date whose year Python's own dates do not have: the calendar comes again every 400 years."""
+    """Return a date outside the years of Python's dates: the calendar repeats every 400 years."""
     eras, day = divmod(days + date(1970, 1, 1).toordinal() - 1, _DAYS_OF_ERA)
     known = date.fromordinal(day + 1)
     return f"{known.year + 400 * eras:+07}-{known.month:02}-{known.day:02}"
 
 
 def clocks(column: pa.Array) -> pa.Array:
-    """Return times of day of any unit, to the ms, µs or ns, whichever is enough."""
+    """Return times of day of any unit, to the ms, µs or ns as needed."""
     unit, texts = column.type.unit, column.cast(TEXT)
     if unit == "s":
         return join(texts, ".000")
@@ -156,7 +156,7 @@ def decimals(column: pa.Array) -> pa.Array:
 
 
 def _small_decimals(column: pa.Array) -> pa.Array:
-    """Return decimals below 1 in digits; of others anything."""
+    """Return decimals below 1 in digits; any text for others."""
     wide = pa.decimal128(38, 0) if column.type.bit_width == 128 else pa.decimal256(76, 0)
     whole = column.view(wide)
     digits = pc.utf8_lpad(pc.abs(whole).cast(TEXT), column.type.scale, "0")
@@ -169,7 +169,7 @@ def properties(column: pa.Array) -> pa.Array:
 
 
 def _floats(column: pa.Array) -> pa.Array:
-    """Return floats with the fewest digits that mean them, and with a point or an exponent; what is no number is a string."""
+    """Return floats with the fewest digits that identify them, and with a point or an exponent; NaN and infinities as strings."""
     texts = column.cast(TEXT)
     is_whole = pc.match_substring_regex(texts, r"^-?[0-9]+$")
     if pc.any(is_whole).as_py():
@@ -181,7 +181,7 @@ def _floats(column: pa.Array) -> pa.Array:
 
 
 def _structs(column: pa.Array) -> pa.Array:
-    # This hands the nulls of the structs on to their fields.
+    # flatten() passes the nulls of the structs to their fields.
     parts = zip(column.type, column.flatten(), strict=True)
     made = objects((member(one.name, typed_values(part)) for one, part in parts), len(column))
     return _where(valid_of(column), made)
@@ -193,7 +193,7 @@ def _lists(column: pa.Array) -> pa.Array:
 
 
 def _maps(column: pa.Array) -> pa.Array:
-    """Return maps as objects, pairs in their order; keys that are nested make them lists of objects with key and value."""
+    """Return maps as objects, pairs in their order; with nested keys, as lists of objects with key and value."""
     offsets, pairs = items_of(column)
     if pa.types.is_nested(column.type.key_type):
         return _joined(valid_of(column), offsets, typed_values(pairs), "[]")
@@ -204,19 +204,19 @@ def _maps(column: pa.Array) -> pa.Array:
 
 
 def items_of(column: pa.Array) -> tuple[Int64, pa.Array]:
-    """Return where the items of each list begin and the last one ends, and the items; null lists have none."""
+    """Return the start of each list's items and the end of the last one, and the items; null lists have none."""
     places = np.frombuffer(column.offsets.buffers()[1], np.int32, len(column) + 1, column.offsets.offset * 4)
     sizes = np.where(valid_of(column), np.diff(places.astype(np.int64)), 0)
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     items = column.values.slice(int(places[0]), int(places[-1] - places[0]))
     if offsets[-1] != len(items):
-        # Something lies where lists are null.
+        # Null lists may have items, too.
         items = items.filter(pa.array(np.repeat(valid_of(column), np.diff(places))))
     return offsets, items
 
 
 def _joined(valid: Mask, offsets: Int64, items: pa.Array, ends: str) -> pa.Array:
-    """Return lists of items, of which none may be null, with commas between and the two ``ends`` around them."""
+    """Return lists of items, none of them null, with commas between and the two ``ends`` around them."""
     lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), items)
     return _where(valid, join(ends[0], pc.binary_join(lists, _literal(",")), ends[1]))
 

@@ -1,1 +1,1 @@
-"""Changes of entries on their way into a ledger: batches split."""
+"""Transforms of entries on their way into a ledger: split batches."""

@@ -1,6 +1,6 @@
 """Kernels that write parts of entries: fields, the kept fields of a message, frame and record header around it.
 
-The caller has checked that the output has room. The input was walked before, so its fields fit; still nothing is read outside ``at … end``.
+The caller has checked that the output has room. The input was walked before, so its fields fit; no byte outside ``at … end`` is read.
 """
 
 from collections.abc import Iterable
@@ -60,7 +60,7 @@ def put_kept_fields(out, to, data, at, end, drops):  # type: ignore[no-untyped-d
 
 @inlined_kernel
 def put_stretch(out, to, data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Copy bytes as they are."""
+    """Copy bytes unchanged."""
     copy_bytes(out, to, data, at, end - at)  # type: ignore[call-arg]
     return to + end - at
 
@@ -100,7 +100,7 @@ def put_integer(out, to, value, size):  # type: ignore[no-untyped-def]  # noqa: 
 
 @inlined_kernel
 def after_broker_metadata(data, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Return the index after the broker's metadata of an entry that was walked before: of its checksum, if it has one."""
+    """Return the index after the broker's metadata of a walked entry: that of its checksum, if it has one."""
     if data[at] == 0x0E and data[at + 1] == 0x02:
         return at + 6 + load_uint32(data, at + 2)  # type: ignore[call-arg]
     return at
@@ -131,5 +131,5 @@ def put_record_header(out, to, length, entry_id):  # type: ignore[no-untyped-def
 
 @inlined_kernel
 def put_as_it_is(out, to, data, at, length, entry_id):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
-    """Write an entry as it is, with its record header; return the index after it."""
+    """Write an entry unchanged, with its record header; return the index after it."""
     return put_stretch(out, put_record_header(out, to, length, entry_id), data, at, at + length)

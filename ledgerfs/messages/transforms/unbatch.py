@@ -1,7 +1,7 @@
-"""A transform of entries: every message of a batch becomes an entry of its own.
+"""A transform of entries: every message of a batch becomes a separate entry.
 
-An entry is a batch if our reader takes it for one: it has `messages_in_batch`, even if that is 1. The reader's own kernel splits it, so its
-messages are those that a reader sees, without those that compaction removed. Each gets the batch's metadata, byte for byte, except fields
+An entry is a batch if our reader reads it as one: it has `messages_in_batch`, even if that is 1. The reader's own kernel splits it, so its
+messages are those of a reader, without those that compaction removed. Each gets the batch's metadata, byte for byte, except fields
 that belong to a message (key, properties, ordering key), that the message sets itself (event time, sequence id, null value and key), or
 that describe the batch. The broker's metadata stays, with the message's own index. An entry that is not a batch, or encrypted, or a marker,
 or in Kafka's format, keeps its bytes; ids are new. Unknown fields of a batch's metadata are kept; those of its messages have no place in
@@ -30,27 +30,27 @@ from ledgerfs.messages.transforms.unbatch_kernels import Fronts, collect_fronts,
 _PORTION = 8 << 20
 _PIECE = 16 << 20
 _NEW_FIELDS = 256
-"""Most bytes of a message besides those that are counted: record header, frame, and fields of numbers."""
+"""Most bytes of a message besides the counted ones: record header, frame, and fields of numbers."""
 _NO_BATCH = -1
 _NO_LEDGER = 0
-"""The id of their ledger, which is not known here."""
+"""Id of the ledger of entries, which is unknown here."""
 
 
 def unbatch(codec: str = "none") -> "Unbatch":
-    """Return what makes each message of a batch an entry, with its payload compressed by the codec of this name."""
+    """Return the transform that splits batches, with payloads compressed by the codec of this name."""
     return Unbatch(codec_named(codec))
 
 
 @dataclass(frozen=True, slots=True)
 class Unbatch:
-    """See the module. A message of a batch that would be an entry larger than brokers send, and than the batch, is refused.
+    """Splits batches as the module describes. Refuses a message whose entry would be larger than brokers send, and than its batch.
 
-    It keeps no state: threads may each have a batch of their own at work.
+    It has no state: each thread may run it on a batch of its own.
 
     Attributes
     ----------
     codec
-        That of the messages.
+        Codec of the new entries.
     max_message_bytes
         The largest batch to decompress.
 
@@ -60,10 +60,10 @@ class Unbatch:
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
 
     def __call__(self, batch: EntryBatch, first_entry: int) -> Iterator[EntryBatch]:
-        """Yield the entries that replace those of ``batch``, with ids from ``first_entry`` on: perhaps none, perhaps ``batch`` itself.
+        """Yield the entries that replace those of ``batch``, with ids from ``first_entry`` on: perhaps none, or ``batch`` itself.
 
-        In both, records are contiguous, each entry after its 12-byte record header. Raises `CorruptMessageError` for the first that is
-        damaged, and `RefusedLedgerError` for one with a message that would be too large.
+        In both, records are contiguous, each entry after its 12-byte record header. Raises `CorruptMessageError` for the first damaged
+        entry, and `RefusedLedgerError` for one with a message that would be too large.
         """
         entries = _sound_entries(batch)
         opens = _are_transparent(entries) & (entries[Meta.BATCH_SIZE] != ABSENT)
@@ -105,7 +105,7 @@ class Unbatch:
 
 @dataclass(frozen=True, slots=True)
 class _Payloads:
-    """Payloads of messages as they will be stored: where they are, and their plain sizes."""
+    """Payloads of messages as they will be stored: their positions, and their plain sizes."""
 
     codec: Compression
     data: Bytes
@@ -128,7 +128,7 @@ def _payloads(messages: Messages, codec: Compression) -> _Payloads:
 
 @dataclass(frozen=True, slots=True)
 class _Units:
-    """The new entries of some entries: each unit is an entry as it is, or one message of a batch."""
+    """The new entries of some entries: each unit is an unchanged entry, or one message of a batch."""
 
     batch: EntryBatch
     data: Bytes
@@ -149,7 +149,7 @@ class _Units:
         return most
 
     def require_small(self, first: int, made: EntryBatch) -> None:
-        """Raise `RefusedLedgerError` for a message of a batch that has more bytes now than an entry may have, and than its batch had."""
+        """Raise `RefusedLedgerError` for a message of a batch that is now larger than an entry may be, and than its batch was."""
         rows = self.rows[first : first + len(made)]
         is_message = self.of_message[first : first + len(made)] != _NO_BATCH
         too_large = np.flatnonzero(is_message & (made.lengths > np.maximum(self.batch.lengths[rows], MOST_SENT_BYTES)))
@@ -184,7 +184,7 @@ class _Units:
 
 
 def _sound_entries(batch: EntryBatch) -> Int64Table:
-    """Return the metadata of the entries; raise `CorruptMessageError` for the first that is damaged, by its checksum too."""
+    """Return the metadata of the entries; raise `CorruptMessageError` for the first damaged one, also by its checksum."""
     reader = TopicDecoder("", DecodeOptions(include_markers=True, on_corrupt="skip"))
     entries, _ = reader.walk(batch, _NO_LEDGER)
     for skipped in reader.skipped:
@@ -193,12 +193,12 @@ def _sound_entries(batch: EntryBatch) -> Int64Table:
 
 
 def _corrupt_entry(entry_id: int, reason: str) -> CorruptMessageError:
-    """Return the error for an entry; the caller may know its ledger."""
+    """Return the error for an entry; the caller may add its ledger."""
     return CorruptMessageError(reason, key=f"entry {entry_id}")
 
 
 def _are_transparent(entries: Int64Table) -> Mask:
-    """Return which entries are a whole message or batch of a user that is neither encrypted nor Kafka's; it may be compressed."""
+    """Return which entries are whole messages or batches of a user, neither encrypted nor Kafka's; they may be compressed."""
     is_whole = (entries[Meta.CHUNKS] <= 1) & (entries[Meta.STATUS] == Status.VALID)
     transparent: Mask = (entries[Meta.ENCRYPTION_KEYS] == 0) & (entries[Meta.MARKER] == ABSENT) & is_whole
     return transparent
@@ -207,7 +207,7 @@ def _are_transparent(entries: Int64Table) -> Mask:
 def _opened_payloads(batch: EntryBatch, entries: Int64Table, rows: Int64, limit: int) -> PlainPayloads:
     """Return the payloads of some entries, plain except those that a kernel decompresses; raise for the first that cannot be read.
 
-    Compressed ones claim no more than ``limit`` bytes, and large claims are checked.
+    Compressed ones claim at most ``limit`` bytes, and large claims are checked.
     """
     table = np.ascontiguousarray(entries[:, rows])
     payloads = PlainPayloads(Workspace(batch.buffer), table, batch.ids_of(rows), _NO_LEDGER)

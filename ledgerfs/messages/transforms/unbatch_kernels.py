@@ -1,4 +1,4 @@
-"""The kernels of `unbatch`: the metadata that messages of a batch share is collected once, then each is written with its own."""
+"""The kernels of `unbatch`: collect the shared metadata of a batch once, then write each message with its own."""
 
 from dataclasses import dataclass
 
@@ -90,7 +90,7 @@ def write_units(sources, units, tables, buffers, wanted):  # type: ignore[no-unt
         For each unit the entry, and the message or -1; for each entry start and length; for each message start and size of its payload,
         and its plain size.
     tables
-        Of the entries that are batches, of the messages, and of the shared metadata.
+        Tables of the entries that are batches, of the messages, and of the shared metadata.
     buffers
         The output, and the columns of start and length of each unit in it.
     wanted
@@ -166,7 +166,7 @@ def _put_texts(out, to, data, messages, m):  # type: ignore[no-untyped-def]  # n
 
 @inlined_kernel
 def _put_numbers(out, to, messages, m, codec, plain_size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
-    """Write the fields of numbers; as Java's client does, with the payload's size even without compression."""
+    """Write the fields of numbers, as Java's client does: with the payload's size even without compression."""
     to = put_number(out, to, 2, messages[14, m])
     if codec != 0:
         to = put_number(out, to, 8, codec)

@@ -1,4 +1,4 @@
-"""The words that a kernel has decoded, and Arrow arrays of them."""
+"""The words that a kernel decodes, and their conversion to Arrow arrays."""
 
 from dataclasses import dataclass
 from uuid import UUID
@@ -30,13 +30,13 @@ from ledgerfs.messages.values.value_columns import (
 _FIRST_ITEMS = 4
 """Items of a list for which there is room at first, on average."""
 MOST_WORDS = 1 << 27
-"""Words of an arena (1 GiB) from which on it does not grow."""
+"""Words of an arena (1 GiB) at which it stops growing."""
 NEXT, END, BEGIN = range(3)
 
 
 @dataclass(slots=True)
 class Arena:
-    """Words of all nodes: those of one at ``words[at[node, BEGIN] : at[node, NEXT]]``, with room up to ``at[node, END]``."""
+    """Words of all nodes: those of one are at ``words[at[node, BEGIN] : at[node, NEXT]]``, with room up to ``at[node, END]``."""
 
     words: Int64
     at: Int64
@@ -45,25 +45,25 @@ class Arena:
 
     @classmethod
     def for_rows(cls, nodes: Numbering, rows: int) -> "Arena":
-        """Return one with room for all rows outside lists, and for some items of each list."""
+        """Return an arena with room for all rows outside lists, and for some items of each list."""
         sizes, are_inside = _sizes(nodes)
         room = sizes * np.where(are_inside, _FIRST_ITEMS * rows + 64, rows + 1)
         ends = np.cumsum(room)
         begins = ends - room
-        # One word more: memory of no bytes could not be written to.
+        # One extra word: a kernel cannot write to memory of no bytes.
         words = empty(int(room.sum()) + 1, np.int64)
         return cls(words, np.stack([begins, ends, begins], axis=1), nodes, rows)
 
     @property
     def is_full(self) -> bool:
-        """Whether it has as much room as it may have."""
+        """Whether it has as much room as allowed."""
         return self.words.size >= MOST_WORDS
 
     def grow(self, node: int, row: int = 0) -> None:
-        """Make twice the room for a node and those beside it, which are as long, and for those that would not do for all rows.
+        """Double the room of a node and of those of its level, which have its length, and enlarge nodes too small for all rows.
 
-        ``row`` is how many rows are done, from which the latter are told.
-        Raises `CorruptObjectError` if it has as much as it may have.
+        ``row`` is how many rows are done; the growth so far predicts the room for the others.
+        Raises `CorruptObjectError` if the arena is full.
         """
         if self.is_full:
             raise CorruptObjectError(f"values whose columns take more than {8 * MOST_WORDS:,} bytes")
@@ -90,7 +90,7 @@ class Arena:
 
 
 def words_of_row(nodes: Numbering) -> int:
-    """Return how many words there is room for at first, for each row."""
+    """Return the initial room for each row, in words."""
     sizes, are_inside = _sizes(nodes)
     return int((sizes * np.where(are_inside, _FIRST_ITEMS, 1)).sum())
 
@@ -100,7 +100,7 @@ def _sizes(nodes: Numbering) -> tuple[Int64, Mask]:
 
 
 def build(arena: Arena, column: Column, data: Bytes, length: int, valid: Mask | None = None) -> pa.Array:
-    """Return the array of a column, null where not ``valid``; ``data`` is where places point.
+    """Return the array of a column, null where not ``valid``; places point into ``data``.
 
     Raises `CorruptObjectError` for more bytes or items than an array can count.
     """
@@ -203,7 +203,7 @@ def enum_names(
 ) -> pa.Array:
     """Return the names of numbers, which ``numbers`` has in ascending order.
 
-    Other numbers are null where the enum ``is_closed``, their digits else.
+    Other numbers are null where the enum ``is_closed``, otherwise their digits.
     """
     known = np.array(numbers or (0,), np.int64)
     if known[-1] - known[0] == known.size - 1:
@@ -224,7 +224,7 @@ def enum_names(
 
 
 def _are_last_of_keys(keys: pa.Array, offsets: npt.NDArray[np.int32]) -> Mask:
-    """Return which keys of the maps ``keys[offsets[i] : offsets[i + 1]]`` are not followed by an equal one."""
+    """Return the keys of the maps ``keys[offsets[i] : offsets[i + 1]]`` that no equal key follows, as a mask."""
     last = np.ones(len(keys), np.bool_)
     encoded = keys.dictionary_encode()
     lists = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
@@ -238,7 +238,7 @@ def _are_last_of_keys(keys: pa.Array, offsets: npt.NDArray[np.int32]) -> Mask:
 def _kept_items(
     keep: Mask, offsets: npt.NDArray[np.int32], arrays: list[pa.Array]
 ) -> tuple[npt.NDArray[np.int32], list[pa.Array]]:
-    """Return the offsets of lists, and the arrays of their items, with those items alone that are kept."""
+    """Return the offsets of lists, and the arrays of their items, with only the items in ``keep``."""
     if keep.all():
         return offsets, arrays
     before = np.zeros(keep.size + 1, np.int32)
@@ -248,14 +248,14 @@ def _kept_items(
 
 
 def _to_fixed(data: Bytes, at: Int64, size: Int64, valid: Mask | None, kind: pa.DataType) -> pa.Array:
-    """Return an array of bytes of a fixed width; a value that is not there has the size 0."""
+    """Return an array of bytes of a fixed width; a missing value has the size 0."""
     target = empty(at.size * kind.byte_width + 1, np.uint8)
     _copy(data, at, size, kind.byte_width, target)
     return pa.Array.from_buffers(kind, at.size, [bitmap(valid), pa.py_buffer(target)])
 
 
 def _to_decimals(data: Bytes, at: Int64, size: Int64, valid: Mask | None, kind: pa.DataType) -> pa.Array:
-    """Return an array of a decimal type from big-endian two's complement (Avro's); the caller has seen to it that each value fits."""
+    """Return an array of a decimal type from big-endian two's complement (Avro's); the caller has checked that each value fits."""
     width = kind.bit_width // 8
     target = empty(at.size * width + 1, np.uint8)
     _reverse(data, at, size, width, target)
@@ -263,7 +263,7 @@ def _to_decimals(data: Bytes, at: Int64, size: Int64, valid: Mask | None, kind: 
 
 
 def _to_uuids(data: Bytes, at: Int64, size: Int64, valid: Mask | None) -> pa.Array:
-    """Return the texts of UUIDs, sixteen bytes each; a value that is not there has the size 0."""
+    """Return the texts of UUIDs, sixteen bytes each; a missing value has the size 0."""
     found = _to_fixed(data, at, size, valid, pa.binary(16)).to_pylist()
     return pa.array([None if one is None else str(UUID(bytes=one)) for one in found], pa.string())
 

@@ -1,4 +1,4 @@
-"""What kernels append to the nodes of an arena: ``words`` and ``nodes`` are those of `ledgerfs.messages.values.arena.Arena`."""
+"""Functions of kernels to append to the nodes of an arena: ``words`` and ``nodes`` are those of `ledgerfs.messages.values.arena.Arena`."""
 
 import numpy as np
 
@@ -19,7 +19,7 @@ def append(words, nodes, node, word):  # type: ignore[no-untyped-def]  # noqa: A
 
 @inlined_kernel
 def append_place(words, nodes, node, start, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Append where bytes begin and how many they are; return whether there was room for them."""
+    """Append the position and number of bytes; return whether there was room for both."""
     at = nodes[node, NEXT]
     if at + 2 > nodes[node, END]:
         return False
@@ -31,7 +31,7 @@ def append_place(words, nodes, node, start, size):  # type: ignore[no-untyped-de
 
 @inner_kernel
 def append_blanks(tables, at, count, words, nodes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Append zeros to nodes: ``tables`` has each and its words, one or two, from ``at`` on. Return the one that has no room, or -1."""
+    """Append zeros to nodes: ``tables`` has each and its words (one or two) from ``at`` on. Return the node without room, or -1."""
     for k in range(at, at + 2 * count, 2):
         node, size = tables[k], tables[k + 1]
         place = nodes[node, NEXT]

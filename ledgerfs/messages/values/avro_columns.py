@@ -1,4 +1,4 @@
-"""The columns of an Avro schema, and Arrow's types for Avro's."""
+"""The columns of an Avro schema, and Arrow types for Avro types."""
 
 from collections import Counter
 
@@ -32,7 +32,7 @@ from ledgerfs.messages.values.value_columns import (
 
 _DIGITS_OF_16_BYTES = 38
 WIDEST_FIXED = 256
-"""Bytes of the largest fixed type that has a fixed width in Arrow, where each null takes as much. Nor has one of no bytes."""
+"""Bytes of the largest fixed type that has a fixed width in Arrow, where each null takes as much. A type of no bytes has none either."""
 _PRIMITIVES = {
     "boolean": (Words.BOOLEAN, pa.bool_()),
     "int": (Words.INTEGER, pa.int32()),
@@ -56,7 +56,7 @@ _LOGICAL = {
 
 
 def column_of(kind: AvroType, nodes: Numbering) -> Column:
-    """Return the column of a type, its nodes numbered; a type inside its own definition stays bytes."""
+    """Return the column of a type, with numbered nodes; a type inside its own definition stays bytes."""
     match kind:
         case Primitive() | Fixed():
             return _leaf(kind, nodes)
@@ -116,7 +116,7 @@ def _union(kind: Union, nodes: Numbering) -> Column:
 
 
 def names_of_branches(kind: Union) -> list[str]:
-    """Return the names of the fields for the branches of a union: short ones, in full where two would be equal."""
+    """Return the field names for the branches of a union: short names, or full ones where two would be equal."""
     full = [branch_name(one) for one in kind.branches]
     short = [short_name(one) for one in full]
     counts = Counter(short)

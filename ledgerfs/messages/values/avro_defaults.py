@@ -1,4 +1,4 @@
-"""Defaults of Avro fields as instructions: what a reader takes for a field that the writer does not have."""
+"""Defaults of Avro fields as instructions: a reader's value for a field that the writer does not have."""
 
 import struct
 from collections.abc import Callable
@@ -36,7 +36,7 @@ _STRING = Primitive("string")
 
 
 def enter_branch(to: Assembler, reader: Union, number: int, column: Column, emit: Callable[[Column], None]) -> None:
-    """Append which branch it is, zeros to the others, and what is emitted for the column of the branch."""
+    """Append the number of a branch, zeros to the others, and the words that ``emit`` adds for the branch's column."""
     match column:
         case Nullable() if is_null(reader.branches[number]):
             to.emit(Do.WORD, column.node, 0)
@@ -57,7 +57,7 @@ def enter_branch(to: Assembler, reader: Union, number: int, column: Column, emit
 
 
 def emit_default(to: Assembler, kind: AvroType, column: Column, value: Json) -> None:
-    """Emit a default, which is as JSON has it; raises `InvalidSchemaError` for one that is not of the type."""
+    """Emit a default in its JSON form; raises `InvalidSchemaError` for one that is not of the type."""
     to.count()
     match kind, column:
         case Union(), _:
@@ -105,7 +105,7 @@ def _emit_leaf(to: Assembler, kind: Primitive | Fixed | Enum, column: Leaf, valu
 
 
 def _bytes(kind: Primitive | Fixed, value: str) -> bytes:
-    """Return the bytes of a default: of a text, or those that characters up to U+00FF stand for."""
+    """Return the bytes of a default: those of a text, or of characters up to U+00FF as bytes."""
     try:
         data = value.encode("utf-8" if kind.name == "string" and isinstance(kind, Primitive) else "latin-1")
     except UnicodeEncodeError:
@@ -135,7 +135,7 @@ def _word(kind: Primitive, value: Json) -> int:
 
 
 def _may_be(kind: AvroType, value: Json) -> bool:
-    """Whether a default may be one of a branch."""
+    """Whether a default may belong to a branch."""
     if isinstance(kind, Enum):
         return value in kind.symbols
     if isinstance(kind, Array):

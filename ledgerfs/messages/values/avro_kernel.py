@@ -1,6 +1,6 @@
-"""Runs the program of an Avro schema over payloads: each is read from its own beginning, so that a damaged one shifts no other.
+"""Runs the program of an Avro schema over payloads. Each is read from its own start, so a damaged one cannot shift the next.
 
-A row that cannot be decoded gets a reason, and what it had appended is taken back.
+A row that cannot be decoded gets a reason, and the kernel removes the words that the row had appended.
 """
 
 from enum import IntEnum
@@ -16,13 +16,13 @@ from ledgerfs.messages.values.arena_kernel import append_blanks
 from ledgerfs.messages.values.value_program import Reason
 
 MOST_EMPTY_WORK = 1 << 12
-"""Most instructions and words of a payload's items that have no bytes, whose number its size does not bound."""
+"""Most instructions and words for a payload's items without bytes, since its size does not limit their number."""
 STACK = 3 << 10
 """Words of the stack: three for each list or recursion that is open."""
 _FULL = -2
 """Reason of a row for which a node has no room; -1 is `NULL`."""
 _MOST_BYTES = 10
-"""Of a varint; the last of so many has one bit."""
+"""Most bytes of a varint; the last of them has one bit."""
 # Plain integers: kernels that convert members of an enumeration take longer to compile.
 _TRUNCATED, _TRAILING, _TOO_DEEP = int(Reason.TRUNCATED), int(Reason.TRAILING), int(Reason.TOO_DEEP)
 _BAD_NUMBER, _BAD_BOOLEAN, _BAD_BRANCH = int(Reason.BAD_NUMBER), int(Reason.BAD_BOOLEAN), int(Reason.BAD_BRANCH)
@@ -30,7 +30,7 @@ _BAD_SYMBOL, _BAD_COUNT, _OUT_OF_RANGE = int(Reason.BAD_SYMBOL), int(Reason.BAD_
 
 
 class Do(IntEnum):
-    """Instructions; with a node of -1 they append nothing. In brackets their two arguments.
+    """Instructions, with their two arguments in brackets; with a node of -1 they append nothing.
 
     Those up to `UNION`, and decimals of any size, begin with a varint.
     """
@@ -69,8 +69,8 @@ class Do(IntEnum):
 def run_avro(program, data, starts, ends, arena, reasons, first_row, scratch):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, C901, PLR0912, PLR0915, PLR0917
     """Decode the payloads ``data[starts[i] : ends[i]]`` from the row ``first_row`` on; null where ``reasons`` is not 0 already.
 
-    ``scratch`` is a stack, and a word for each node. Returns the row at which a node has no room left, and that node; otherwise the number
-    of rows.
+    ``scratch`` is a stack, and a word for each node. Returns the row at which a node has no room left, and that node; otherwise the
+    number of rows.
     """
     code, tables, roots = borrowed(program[0]), borrowed(program[1]), borrowed(program[2])  # type: ignore[call-arg, var-annotated]
     words, nodes, data = borrowed(arena[0]), borrowed(arena[1]), borrowed(data)
@@ -225,7 +225,7 @@ def run_avro(program, data, starts, ends, arena, reasons, first_row, scratch):  
 
 @inlined_kernel
 def _zigzag(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return the number at ``at``, and the index after it or -1, as for one of more than 64 bits."""
+    """Return the number at ``at``, and the index after it; -1 for a number of more than 64 bits."""
     number, after = read_varint(data, at, end)
     if after - at == _MOST_BYTES and data[after - 1] > 1:
         after = np.int64(-1)
@@ -234,7 +234,7 @@ def _zigzag(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN
 
 @inner_kernel
 def _block_of_items(data, at, end, least, empty_left):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return how many items follow, and the index of the first, or -1: with 0 for a block that is cut, 1 for a lying one."""
+    """Return the number of items that follow, and the index of the first, or -1: with 0 for a truncated block, 1 for a false count."""
     number, at = _zigzag(data, at, end)
     if at >= 0 and number < 0:
         number = -number
@@ -248,7 +248,7 @@ def _block_of_items(data, at, end, least, empty_left):  # type: ignore[no-untype
 
 @inner_kernel
 def _is_decimal(data, at, size, tables, largest):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Whether a number in two's complement is one of the digits of its type: up to 32 bytes of a table, with either sign."""
+    """Whether a number in two's complement has the digits of its type: at most the largest one, 32 bytes in a table, with either sign."""
     if size == 0:
         return False
     flip = 0xFF if data[at] >= 0x80 else 0

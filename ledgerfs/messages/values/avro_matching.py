@@ -1,7 +1,7 @@
-"""Which of a writer's Avro types a reader can take, as the specification and Java's decoder have it.
+"""Which of a writer's Avro types a reader accepts, by the specification and Java's decoder.
 
-Names of records count in unions alone, and even there a record that fits will do. Those of enums and fixed types may differ in their
-namespace. Aliases are of the reader.
+Names of records count in unions only, and even there a record with matching fields is enough. Those of enums and fixed types may differ in
+their namespace. Aliases are the reader's.
 """
 
 from collections.abc import Mapping
@@ -27,9 +27,9 @@ from ledgerfs.formats.schemas.avro_schema import (
 )
 
 SPANS = {("bytes", "bytes"), ("string", "string"), ("bytes", "string"), ("string", "bytes")}
-"""Types that are bytes of a size, as (of the writer, of the reader)."""
+"""Types of variable size that may be read as each other: (writer's, reader's)."""
 MOST_COMPARISONS = 1 << 18
-"""Branches of readers' unions that are looked at."""
+"""Most branches of readers' unions to compare."""
 _WIDER = {
     "int": ("long", "float", "double"),
     "long": ("float", "double"),
@@ -41,7 +41,7 @@ _WIDER = {
 
 @dataclass(slots=True)
 class Matching:
-    """The named types of a writer and a reader, and what is known of them."""
+    """The named types of a writer and a reader, and the results of earlier comparisons."""
 
     written: Mapping[str, Named]
     wanted: Mapping[str, Named]
@@ -49,9 +49,9 @@ class Matching:
     _work: int = 0
 
     def branch(self, writer: AvroType, reader: Union) -> int | None:
-        """Return the branch of a reader's union for what is no union: one like it, else a record that fits, else a wider type.
+        """Return the branch of a reader's union for another type: one that is alike, else a record that fits, else a wider type.
 
-        Raises `InvalidSchemaError` for schemas that take more comparisons than any real ones.
+        Raises `InvalidSchemaError` for schemas that require more comparisons than any real ones.
         """
         self._work += len(reader.branches)
         if self._work > MOST_COMPARISONS:
@@ -65,7 +65,7 @@ class Matching:
         return next(iter([*same, *records, *wider]), None)
 
     def _is_alike(self, writer: AvroType, reader: AvroType) -> bool:
-        """Whether two types have one name, for a reader's that has several."""
+        """Whether two types have one kind and name; the reader's name may be an alias."""
         if _is_record(writer) and _is_record(reader):
             return branch_name(writer) in (branch_name(reader), *self._record(reader, self.wanted).aliases)
         match writer, reader:
@@ -79,7 +79,7 @@ class Matching:
                 return type(writer) is type(reader)
 
     def _fits(self, writer: AvroType, reader: AvroType) -> bool:
-        """Whether both are records, and each field of the reader's can be had from the writer's."""
+        """Whether both are records, and each field of the reader's can be read from the writer's."""
         if not (_is_record(writer) and _is_record(reader)):
             return False
         names = branch_name(writer), branch_name(reader)
@@ -91,7 +91,7 @@ class Matching:
         return self._fitting[names]
 
     def _may_be(self, writer: AvroType, reader: AvroType) -> bool:
-        """Whether values of a type may be read as another, as far as is seen without looking into its parts."""
+        """Whether values of a type may be read as another, without a look into its parts."""
         if isinstance(writer, Union):
             return True
         if isinstance(reader, Union):
@@ -110,7 +110,7 @@ class Matching:
 
 
 def pairs_of_fields(writer: Record, reader: Record) -> list[tuple[Field, Field | None]]:
-    """Return the reader's fields, each with the writer's: of its name, or of an alias that no field of the writer's is named by."""
+    """Return the reader's fields, each with the writer's field of its name, or of an alias that no other of its fields has as name."""
     by_name = {one.name: one for one in writer.fields}
     taken = {one.name for one in reader.fields}
     pairs = []
@@ -126,20 +126,20 @@ def pairs_of_fields(writer: Record, reader: Record) -> list[tuple[Field, Field |
 
 
 def have_one_name(writer: Fixed | Enum, reader: Fixed | Enum) -> bool:
-    """Whether a reader's type is meant by the name of a writer's; namespaces may differ."""
+    """Whether a writer's type has a name of the reader's; namespaces may differ."""
     names = (reader.name, *reader.aliases)
     return writer.name in names or short_name(writer.name) in map(short_name, names)
 
 
 def is_wider(writer: AvroType, reader: AvroType) -> bool:
-    """Whether each value of a writer's type becomes one of another that the reader has."""
+    """Whether the reader's type is wider, so that it can represent each value of the writer's."""
     if not (isinstance(writer, Primitive) and isinstance(reader, Primitive)):
         return False
     return reader.name in _WIDER.get(writer.name, ())
 
 
 def mean_the_same(writer: Logical | None, reader: Logical | None) -> bool:
-    """Whether numbers of one logical type are those of another: not if units or scales differ, where Avro would take one for the other."""
+    """Whether numbers of two logical types mean the same. Those of other units or scales do not, although Avro would accept them."""
     if writer is None or reader is None or writer == reader:
         return True
     if writer.name == reader.name == "decimal":

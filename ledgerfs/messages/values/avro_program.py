@@ -1,7 +1,7 @@
-"""The program of an Avro schema: what a writer wrote, read as what a reader wants (specification, "Schema Resolution").
+"""The program of an Avro schema: it reads a writer's values as a reader's (specification, "Schema Resolution").
 
-The reader's type gives the columns. As in Java, names of records do not have to be equal outside unions. What can never be resolved is no
-error of the program but of the values that need it.
+The reader's type defines the columns. As in Java, names of records need not be equal outside unions. A part that can never be resolved is
+an error only for the values that need it, not for the program.
 """
 
 from collections.abc import Callable
@@ -63,7 +63,7 @@ _STRING = Primitive("string")
 
 
 def avro_program(writer: AvroSchema, reader: AvroSchema | None = None) -> Program:
-    """Return the program that reads values of ``writer`` as those of ``reader``, its own without one.
+    """Return the program that reads values of ``writer`` as those of ``reader`` (default: ``writer``).
 
     Raises `InvalidSchemaError` for a schema that needs more instructions than any real one.
     """
@@ -93,7 +93,7 @@ class _Resolver:
     _least: dict[int, int] = field(default_factory=dict)
 
     def read(self, writer: AvroType, reader: AvroType, column: Column) -> None:
-        """Emit what reads a value of the writer's type into the columns of the reader's."""
+        """Emit instructions that read a value of the writer's type into the columns of the reader's."""
         self.to.count()
         if isinstance(writer, Union):
             self._read_union(writer, reader, column)
@@ -148,7 +148,7 @@ class _Resolver:
             self.to.emit(Do.FAIL, -1, self.to.reason(text))
 
     def _read_items(self, item: AvroType | None, column: Items | Pairs | None, read_one: Callable[[], None]) -> None:
-        """Emit a loop over the items of a list, or over pairs without ``item``, which have a byte at least."""
+        """Emit a loop over the items of a list, or, without ``item``, over pairs, which have at least one byte."""
         node = -1 if column is None else column.node
         begin = self.to.emit(Do.ITEMS, node)
         read_one()
@@ -227,7 +227,7 @@ class _Resolver:
             self.to.code[jump][2] = self.to.here
 
     def _choose(self, writer: AvroType, reader: Union, column: Column) -> None:
-        """Read what is no union as the branch of a union that is like it."""
+        """Read a type that is not a union as the matching branch of a union."""
         number = self.matching.branch(writer, reader)
         if number is None:
             self._fail(writer, reader)
@@ -235,7 +235,7 @@ class _Resolver:
         branch = reader.branches[number]
         enter_branch(self.to, reader, number, column, lambda one: self.read(writer, branch, one))
 
-    # Recursion, and what is left out.
+    # Recursion, and skipped values.
 
     def _read_raw(self, writer: AvroType, reader: Recursive, column: Leaf) -> None:
         if not isinstance(writer, Record | Recursive):
@@ -246,7 +246,7 @@ class _Resolver:
         self.to.emit(Do.END_RAW, column.node)
 
     def skip(self, writer: AvroType) -> None:
-        """Emit what reads a value and keeps nothing."""
+        """Emit instructions that read a value and keep nothing."""
         self.to.count()
         match writer:
             case Primitive() | Fixed() | Enum():
@@ -279,7 +279,7 @@ class _Resolver:
         self.skip(writer.values)
 
     def add_routines(self) -> None:
-        """Emit what the calls need, after the end of the program."""
+        """Emit the routines of calls, after the end of the program."""
         done: dict[str, int] = {}
         while left := [name for name in self._calls if name not in done]:
             for name in left:
@@ -295,7 +295,7 @@ class _Resolver:
         self.to.emit(Do.FAIL, -1, self.to.reason(text))
 
     def _least_bytes(self, kind: AvroType) -> int:
-        """Return the least size of a value, bytes; kept by identity, since types that share parts may have very many of them."""
+        """Return the least size of a value, bytes; cached by identity, since types that share parts may have very many of them."""
         if id(kind) not in self._least:
             self._least[id(kind)] = 0  # inside its own definition: at least
             self._least[id(kind)] = self._least_of(kind)

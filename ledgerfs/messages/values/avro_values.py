@@ -23,7 +23,7 @@ class AvroDecoder:
     Attributes
     ----------
     program
-        What the writer wrote as what the reader wants.
+        Reads the writer's values as the reader's.
     offset
         Bytes before each value.
 
@@ -34,7 +34,7 @@ class AvroDecoder:
 
     @classmethod
     def of(cls, writer: AvroSchema, reader: AvroSchema | None = None, offset: int = 0) -> "AvroDecoder":
-        """Return the decoder of what ``writer`` wrote, as ``reader`` wants it."""
+        """Return the decoder that reads values of ``writer`` as ``reader`` (default: ``writer``)."""
         return cls(avro_program(writer, reader), offset)
 
     @property
@@ -63,7 +63,7 @@ def decode_avro(
 ) -> tuple[pa.Array, Int64]:
     """Return an array of the payloads ``data[starts[i] : ends[i]]``, and the reason for each that could not be decoded.
 
-    The caller has checked the ranges. What is not ``valid`` is null with the reason `NULL`, what cannot be decoded with a `Reason`.
+    The caller has checked the ranges. A payload that is not ``valid`` is null with the reason `NULL`, a broken one with a `Reason`.
     """
     reasons = reasons_before(starts.size, valid)
     sizes = program.nodes.sizes

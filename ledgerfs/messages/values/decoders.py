@@ -1,4 +1,4 @@
-"""Which decoder the values of a schema need."""
+"""Choose the decoder for the values of a schema."""
 
 from collections.abc import Callable
 
@@ -15,11 +15,11 @@ from ledgerfs.messages.values.protobuf_values import ProtobufDecoder
 from ledgerfs.messages.values.value_decoder import ValueDecoder
 
 _OF_PROTOBUF = frozenset({"PROTOBUF", "PROTOBUF_NATIVE"})
-"""Types whose payloads are the same: one may be read by a schema of the other."""
+"""Types with the same payloads: one may be read by a schema of the other."""
 
 
 def decoder_of(writer: SchemaInfo, reader: SchemaInfo | None = None) -> ValueDecoder:
-    """Return what decodes values of ``writer`` as those of ``reader``; raises `InvalidSchemaError` where that cannot be."""
+    """Return the decoder of values of ``writer`` as those of ``reader``; raises `InvalidSchemaError` if that is impossible."""
     wanted = writer if reader is None else reader
     if writer.unreadable or wanted.unreadable:
         raise InvalidSchemaError(writer.unreadable or wanted.unreadable)
@@ -52,7 +52,7 @@ def _key_value(writer: SchemaInfo, reader: SchemaInfo) -> ValueDecoder:
 
 def _protobuf(writer: SchemaInfo, reader: SchemaInfo) -> ValueDecoder:
     wanted = protobuf_schema(reader)
-    # An old schema may say nothing of its fields; a descriptor that somebody gives for it does.
+    # An old schema may lack its fields; a descriptor that a user gives for it has them.
     is_known = writer != reader and (writer.type == "PROTOBUF_NATIVE" or FIELDS_PROPERTY in writer.properties)
     return ProtobufDecoder.of(protobuf_schema(writer) if is_known else wanted, wanted)
 
@@ -64,4 +64,4 @@ _DECODERS: dict[str, Callable[[SchemaInfo, SchemaInfo], ValueDecoder]] = {
     "PROTOBUF": _protobuf,
     "PROTOBUF_NATIVE": _protobuf,
 }
-"""What makes the decoder of a type: of the writer's schema, and the reader's of the same type."""
+"""The function that makes the decoder of a type, from the writer's schema and the reader's of the same type."""

@@ -1,7 +1,7 @@
-"""JSON documents to Python values: by orjson, and exactly, with the digits of each number, by Python's own reader.
+"""JSON documents to Python values: by orjson, or exactly, with the digits of each number, by Python's own parser.
 
-orjson rounds numbers and refuses what other writers call JSON: NaN and infinities as Python writes them, bytes that are no UTF-8, lone
-surrogates. Such documents, and those of which digits are needed, are parsed `exactly`: numbers are `Number` there.
+orjson rounds numbers and refuses JSON of some other writers: NaN and infinities as Python writes them, bytes that are not UTF-8, lone
+surrogates. Such documents, and those whose digits are needed, are parsed exactly, with numbers as `Number`.
 """
 
 import json
@@ -17,16 +17,16 @@ from ledgerfs.messages.values.value_decoder import reasons_before
 from ledgerfs.messages.values.value_program import Reason
 
 BYTES_AT_ONCE = 1 << 18
-"""Bytes of documents that are Python values at a time; a larger document is so alone."""
+"""Most bytes of documents that are Python values at one time, unless one document is larger."""
 MOST_DEPTH = 256
-"""How deep lists and objects may be nested."""
+"""Most levels of nested lists and objects."""
 BAD_JSON = int(Reason.OF_PROGRAM)
-"""Reason of what is no JSON; the first of a program."""
+"""Reason of a document that is not JSON; the first of a program."""
 NO_JSON = "it is no JSON"
 NOT_FINITE = frozenset({"NaN", "Infinity", "-Infinity"})
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
-"""Brackets, and strings, also one without an end: no byte is looked at twice."""
+"""Brackets, and strings (also without an end), in one pass over the bytes."""
 
 
 class Number(str):
@@ -42,9 +42,9 @@ class Documents:
     Attributes
     ----------
     values
-        None where there is none, and where it cannot be parsed.
+        None where the document is null, or cannot be parsed.
     reasons
-        Why there is none, as decoders have it, else 0.
+        Reason for None, as in decoders; otherwise 0.
     exact
         The rows whose values are exact.
 
@@ -72,7 +72,7 @@ class Documents:
         return made
 
     def text(self, row: int) -> bytes:
-        """Return a document as it is written."""
+        """Return the text of a document."""
         return self.data[self.starts[row] : self.ends[row]].tobytes()
 
     def parse_exactly(self, row: int) -> None:
@@ -85,7 +85,7 @@ class Documents:
             self.reasons[row] = _reason_of(error)
 
     def refuse(self, row: int, reason: int) -> None:
-        """Note why a document is not what it should be."""
+        """Record the reason why a document is refused."""
         self.values[row] = None
         self.reasons[row] = reason
 
@@ -126,17 +126,17 @@ def _reason_of(error: json.JSONDecodeError) -> int:
 
 
 def clean(text: str) -> str:
-    """Return a text with U+FFFD for surrogates without partner."""
+    """Return a text with U+FFFD for lone surrogates."""
     return _SURROGATES.sub("\ufffd", text)
 
 
 def clean_name(text: str) -> str:
-    """Return the name of a field without NULs, at which other libraries end one."""
+    """Return the name of a field without NULs, since other libraries end names there."""
     return text.replace("\0", "\ufffd")
 
 
 def text_of(value: object) -> str:
-    """Return a value that was parsed exactly as JSON, without blanks."""
+    """Return a value that was parsed exactly as JSON, without whitespace."""
     match value:
         case Number():
             return value

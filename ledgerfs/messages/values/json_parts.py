@@ -1,8 +1,8 @@
-"""Columns of JSON values: what is a value of a type, and Arrow arrays of them.
+"""Columns of JSON values: check the values against a type, and make Arrow arrays of them.
 
-Each type is a *part* that makes an array of a list of Python values, column by column. A value that is none of a type fails its document:
-it gets a reason, and the column has null there. A part that needs the digits of a number, of which orjson has kept a rounded one, asks for
-them: the document is parsed again, exactly.
+Each type is a *part* that makes an array of a list of Python values, column by column. A value of another type fails its document:
+it gets a reason, and the column is null there. A part that needs the digits of a number that orjson has rounded requests them: the document
+is then parsed again, exactly.
 """
 
 import binascii
@@ -25,22 +25,22 @@ from ledgerfs.messages.values.json_unions import NONE_FITS, Given
 from ledgerfs.messages.values.value_program import Reason
 
 MOST_WORDS = 1 << 27
-"""Values that the lists of a document may have, with all the columns of their items."""
+"""Most values in the lists of a document, with all columns of their items."""
 _MOST_AT_ONCE = 4 * MOST_WORDS
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
 _NEGATIVE_ZERO = re.compile(rb"-0(?![.eE])")
 _INTEGERS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 _INT, _LONG = range(-(1 << 31), 1 << 31), range(-(1 << 63), 1 << 63)
 _ROUNDED_TO_INFINITY = 2.0**128 - 2.0**103
-"""The smallest number that is no float of 32 bits."""
+"""The smallest number that overflows a float of 32 bits."""
 _NONE = type(None)
 Values: TypeAlias = list[Any]
-"""Values of JSON as Python has them."""
+"""Values of JSON as Python objects."""
 
 
 @dataclass(slots=True)
 class Run:
-    """What one attempt to make columns finds out: which documents fail, and of which digits are needed."""
+    """Results of one attempt to make columns: documents that fail, and those whose digits are needed."""
 
     documents: Documents
     failed: dict[int, int] = field(default_factory=dict)
@@ -48,15 +48,15 @@ class Run:
 
     @property
     def is_done(self) -> bool:
-        """Whether all columns are as they should be."""
+        """Whether all columns are complete."""
         return not self.failed and not self.inexact
 
     def fail(self, row: int, reason: int) -> None:
-        """Note why a document is none of its type; the first reason counts."""
+        """Record the reason why a document fails; the first one counts."""
         self.failed.setdefault(row, reason)
 
     def need_digits(self, row: int) -> None:
-        """Have a document parsed exactly."""
+        """Request that a document is parsed exactly."""
         self.inexact.add(row)
 
     def only(
@@ -67,7 +67,7 @@ class Run:
         reason: int,
         convert: Callable[[object], object] | None = None,
     ) -> Values:
-        """Return values of ``plain`` types and None alone: others are converted, and fail with a reason where that gives None."""
+        """Return values of ``plain`` types and None; converts others, which fail with ``reason`` where that returns None."""
         if plain.issuperset(map(type, values)):
             return values
         made = values.copy()
@@ -88,13 +88,13 @@ class Part(Protocol):
         ...
 
     def build(self, values: Values, rows: Int64, run: Run) -> pa.Array:
-        """Return an array of values, each of the document of its row; what fails is null, and noted in ``run``."""
+        """Return an array of values, each from the document of its row; failed ones are null, and recorded in ``run``."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """Booleans, or null alone: what Python has as well."""
+    """Booleans, or only null: as in Python."""
 
     type: pa.DataType
     reason: int
@@ -107,7 +107,7 @@ class Plain:
 
 @dataclass(frozen=True, slots=True)
 class Integer:
-    """Whole numbers of a range, as any type of their width."""
+    """Whole numbers of a range, in any type of their width."""
 
     type: pa.DataType
     range: range
@@ -139,7 +139,7 @@ def _whole(value: object) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Real:
-    """Floats of 32 or 64 bits, each the nearest to the number that is written."""
+    """Floats of 32 or 64 bits, each the nearest to the number in the document."""
 
     type: pa.DataType
     reason: int
@@ -163,7 +163,7 @@ class Real:
         return array
 
     def _floats(self, values: Values, array: pa.Array, rows: Int64, run: Run) -> pa.Array:
-        """Return the nearest numbers of 32 bits; of one that is as near to two of them all digits count."""
+        """Return the nearest numbers of 32 bits; for one in the middle between two, all digits are needed."""
         wide = np.array(array.fill_null(0))
         with np.errstate(over="ignore"):
             floats = wide.astype(np.float32)
@@ -182,7 +182,7 @@ def _real(value: object) -> float | None:
 
 
 def _is_between(wide: "npt.NDArray[np.float64]", floats: "npt.NDArray[np.float32]") -> Mask:
-    """Whether a number is as near to one float of 32 bits as to another, so that what was rounded away may decide."""
+    """Whether a number is in the middle between two floats of 32 bits, so that rounded digits may decide."""
     near = floats.astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         other = np.nextafter(floats, np.where(wide > near, np.inf, -np.inf).astype(np.float32)).astype(np.float64)
@@ -193,9 +193,9 @@ def _is_between(wide: "npt.NDArray[np.float64]", floats: "npt.NDArray[np.float32
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Text, and what is no text as it is written: numbers and booleans.
+    """Text; numbers and booleans become text as written.
 
-    With ``has_parts`` also objects and lists, as JSON; with ``is_object`` objects alone.
+    With ``has_parts`` objects and lists too, as JSON; with ``is_object`` objects only.
     """
 
     reason: int
@@ -237,7 +237,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Base64:
-    """Bytes, of any number or of a fixed one."""
+    """Bytes, of variable or fixed size."""
 
     type: pa.DataType
     reason: int
@@ -259,14 +259,14 @@ class Base64:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of objects by its names, of which the first counts that an object has."""
+    """A field of objects by its names; the first that an object has counts."""
 
     name: str
     part: Part
     aliases: tuple[str, ...] = ()
 
     def of(self, objects: Iterable[dict[str, object]]) -> Values:
-        """Return its value in each object, None where there is none."""
+        """Return its value in each object, None without one."""
         name = self.name
         if not self.aliases:
             return [one.get(name) for one in objects]
@@ -276,7 +276,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Objects with fields. Others are left out, or with a reason ``more`` fail their document."""
+    """Objects with fields. Other fields are left out, or fail their document if there is a reason ``more``."""
 
     fields: tuple[Field, ...]
     reason: int
@@ -356,9 +356,9 @@ class Choice:
     branches
         The branches that are not null, by their number in the union.
     fitting
-        Which of them a value of each `Given` is, or a number below 0.
+        Index of the branch for a value of each `Given`, or a number below 0.
     none, several
-        Reasons of values that are of no branch, or could be of several.
+        Reasons for values that match no branch, or several.
 
     """
 
@@ -385,7 +385,7 @@ class Choice:
 
 
 def given(value: object) -> Given:
-    """Return what a value is, without its type."""
+    """Classify a value, without its type."""
     match value:
         case bool():
             return Given.BOOLEAN
@@ -414,14 +414,14 @@ def _offsets(counts: Int64) -> pa.Buffer:
 
 
 def _countable(array: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return an array; pyarrow makes several of more bytes than one can count."""
+    """Return an array; pyarrow makes several if there are more bytes than one can count."""
     if isinstance(array, pa.ChunkedArray):
         require_countable(array.nbytes)
     return array
 
 
 def _limited(values: Values, rows: Int64, columns: int, run: Run) -> tuple[Values, Int64]:
-    """Return lists or objects, and how many items each has; a document with far too many items fails, and has none."""
+    """Return lists or objects, and the number of items of each; a document with far too many items fails, and has none."""
     counts = np.array([len(one) if one else 0 for one in values], np.int64)
     if counts.sum() * columns > MOST_WORDS:
         of_rows = np.bincount(rows, weights=counts * columns)

@@ -1,11 +1,11 @@
-"""Where a value is in JSON documents, as reasons name it."""
+"""Position of a value in JSON documents, for reasons."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Names of fields, and what is inside one without a name."""
+    """Names of fields, and parts of a field that have no name."""
 
     path: tuple[str, ...] = ()
     inner: str = ""
@@ -15,12 +15,12 @@ class Place:
         return Place((*self.path, name)) if not self.inner else Place((*self.path, f"*.{name}"))
 
     def part(self, name: str) -> "Place":
-        """Return the place of what has no name."""
+        """Return the place of a part without a name."""
         return Place(self.path, name)
 
     @property
     def described(self) -> str:
-        """The place, as it goes on after the name of a message: "it", or something of it."""
+        """The place in words that follow the name of a message: "it", or a part of it."""
         whole = f"its field {'.'.join(self.path)!r}" if self.path else "it"
         return f"{self.inner} of {whole}" if self.inner else whole
 

@@ -1,8 +1,8 @@
-"""What JSON documents without a schema look like: an Arrow type for all of them, found out batch by batch.
+"""Infer an Arrow type for JSON documents without a schema, batch by batch.
 
-A tree of *shapes* collects which kinds of values each field had. Numbers are ``int64``, with fractions among them ``double``; objects are
-structs of all fields that any of them had; what is of different kinds is text (see `JsonDecoder.of_type`), and so is what was never there.
-Where any document is an object, those that are none have no part in it.
+A tree of *shapes* collects the kinds of values of each field. Numbers are ``int64``, or ``double`` if any has a fraction; objects are
+structs of all fields that any of them has; mixed kinds are text (see `JsonDecoder.of_type`), and so are fields without any value.
+If any document is an object, other documents do not count.
 """
 
 from dataclasses import dataclass, field
@@ -20,13 +20,13 @@ from ledgerfs.messages.values.value_decoder import reasons_before
 
 MOST_SHAPES = 1 << 13
 MOST_FIELDS = 1000
-"""Fields of an object; one with more is text."""
+"""Most fields of an object; one with more is text."""
 _MOST_LEVELS = 64
-"""Levels of lists and objects that get types; what is inside is text."""
+"""Levels of lists and objects that get types; deeper ones are text."""
 
 
 class _Kind(Flag):
-    """Kinds of values; null is none. One that is opaque is kept as text."""
+    """Kinds of values; null has none. An opaque value is kept as text."""
 
     BOOLEAN = auto()
     WHOLE = auto()
@@ -73,13 +73,13 @@ class _Shape:
 
 @dataclass(slots=True)
 class JsonShapes:
-    """The shapes of all documents that were looked at. Not safe in threads."""
+    """The shapes of all documents so far. Not safe in threads."""
 
     _root: _Shape = field(default_factory=_Shape)
     _count: int = 1
 
     def look(self, data: Bytes, starts: Int64, ends: Int64, valid: Mask | None = None) -> Int64:
-        """Look at the documents ``data[starts[i] : ends[i]]``; return reasons as decoders do: those that are no JSON have no part in it."""
+        """Add the documents ``data[starts[i] : ends[i]]``; return reasons as decoders do: documents that are not JSON do not count."""
         reasons = reasons_before(starts.size, valid)
         for first, last in spans(ends - starts, BYTES_AT_ONCE):
             rows = slice(first, last)
@@ -90,7 +90,7 @@ class JsonShapes:
 
     @property
     def type(self) -> pa.DataType:
-        """The type of all documents; text if there was none."""
+        """The type of all documents; text without any."""
         return self._root.type
 
     def _look(self, shape: _Shape, values: list[object], level: int) -> None:
@@ -132,5 +132,5 @@ def _kind_of_numbers(numbers: set[object]) -> _Kind:
     for one in numbers:
         kinds |= _OF_GIVEN[given(one)]
         if isinstance(one, Number) and one not in NOT_FINITE and abs(float(one)) == float("inf"):
-            kinds |= _Kind.TEXT  # no double holds it
+            kinds |= _Kind.TEXT  # overflows a double
     return kinds

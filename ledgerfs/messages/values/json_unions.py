@@ -1,7 +1,7 @@
-"""Which branch of an Avro union a JSON value is of: nothing in a document says it, so the value alone has to.
+"""Choose the branch of an Avro union for a JSON value: a document does not name it, so only the value can decide.
 
-A value is of a branch if values of no other are written like it. Numbers without logical types are the same number in whichever of them:
-one that holds all numbers that are written so.
+A value belongs to a branch if values of no other are written like it. Numbers without logical types are the same number in all branches:
+they get one that holds all numbers that are written so.
 """
 
 from enum import IntEnum
@@ -9,12 +9,12 @@ from enum import IntEnum
 from ledgerfs.formats.schemas.avro_schema import Array, AvroType, Enum, Fixed, Primitive, Union
 
 NONE_FITS, SEVERAL_FIT = -1, -2
-"""Stand for a branch."""
+"""In place of a branch: no branch fits, or several."""
 PLAIN_NUMBERS = frozenset({"int", "long", "float", "double"})
 
 
 class Given(IntEnum):
-    """What a JSON value may be; whole numbers are `INT` if they have 32 bits, `LONG` if 64, else `REAL`.
+    """Kinds of JSON values; whole numbers are `INT` if they have 32 bits, `LONG` if 64, else `REAL`.
 
     `NOT_FINITE` are the texts that Java writes for such numbers.
     """
@@ -50,7 +50,7 @@ _BEST = {
 
 
 def written_as(kind: AvroType) -> tuple[Given, ...]:
-    """Return what values of a type, which is no union, are in JSON."""
+    """Return the JSON kinds of a type that is not a union."""
     match kind:
         case Fixed() | Primitive() if kind.logical is not None and kind.logical.name == "decimal":
             return (*_TEXT, *_WHOLE, Given.REAL)
@@ -72,7 +72,7 @@ def branches_of_values(union: Union) -> tuple[int, ...]:
 
 def _branch(union: Union, given: Given, fitting: list[int]) -> int:
     if not fitting and given not in {Given.OBJECT, Given.LIST}:
-        # As everywhere, text is whatever has no parts.
+        # As everywhere, any value without parts may be text.
         fitting = [number for number, one in enumerate(union.branches) if _is_text(one)]
     if len(fitting) < 2:
         return fitting[0] if fitting else NONE_FITS

@@ -1,6 +1,6 @@
 """JSON values to Arrow arrays, by an Avro schema, as Pulsar's JSON schemas are, or as an Arrow type.
 
-Everything may be null: Pulsar's clients write whatever they are given, and leave out what is null, whatever the schema says.
+Everything may be null: Pulsar's clients write any value they get, and leave out nulls, whatever the schema requires.
 """
 
 from collections.abc import Mapping
@@ -74,7 +74,7 @@ class JsonDecoder:
     def of_schema(cls, schema: AvroSchema | str | bytes, names: Mapping[int, str] | None = None) -> "JsonDecoder":
         """Return the decoder of a schema; raises `InvalidSchemaError`.
 
-        ``names`` are those that fields have in documents, by the identities of these fields; without them all aliases are further names.
+        ``names`` are the names of fields in documents, by the identities of these fields; without them all aliases are further names.
         """
         wanted = schema if isinstance(schema, AvroSchema) else parse_avro_schema(schema)
         maker = _Maker(names=names)
@@ -82,7 +82,7 @@ class JsonDecoder:
 
     @classmethod
     def of_type(cls, kind: pa.DataType, *, is_closed: bool = False) -> "JsonDecoder":
-        """Return one that makes arrays of an Arrow type, in which text takes what is no text as JSON.
+        """Return a decoder that makes arrays of an Arrow type; for text, values that are not text become JSON.
 
         Fields that the type lacks are left out; with ``is_closed`` a document that has one cannot be decoded. Raises `InvalidSchemaError`.
         """
@@ -91,13 +91,13 @@ class JsonDecoder:
 
     @property
     def type(self) -> pa.DataType:
-        """What the values become."""
+        """The Arrow type of the values."""
         return self._root.type
 
     def decode(self, data: Bytes, starts: Int64, ends: Int64, valid: Mask | None = None) -> tuple[pa.Array, Int64]:
         """Return an array of the documents ``data[starts[i] : ends[i]]``, and the reason for each that could not be decoded.
 
-        A document that is null, or lacks what the schema has, has null there and no reason. Raises as `ValueDecoder` says.
+        A document that is null, or lacks a part of the schema, has null there and no reason. Raises as in `ValueDecoder`.
         """
         parts = [
             self._decode(data, starts[first:last], ends[first:last], None if valid is None else valid[first:last])
@@ -126,7 +126,7 @@ class JsonDecoder:
 
 @dataclass(slots=True)
 class _Maker:
-    """Makes parts, and collects the reasons of values that are none of them."""
+    """Makes parts, and collects the reasons for values of other types."""
 
     is_closed: bool = False
     names: Mapping[int, str] | None = None
@@ -141,7 +141,7 @@ class _Maker:
                 return Plain(pa.null(), self._reason(place, "not null"))
             case Primitive() | Fixed() | Enum():
                 arrow = type_of(column_of(kind, Numbering()))
-                # Symbols, UUIDs and decimals are written as text or a number: whatever it says.
+                # Symbols, UUIDs and decimals are written as text or a number, so any content is accepted.
                 is_text = pa.types.is_string(arrow) or pa.types.is_decimal(arrow)
                 return Text(self._reason(place, "no text")) if is_text else self._scalar(arrow, place)
             case Recursive():
@@ -167,7 +167,7 @@ class _Maker:
                 return Pairs(value, self._reason(place, "no object"), self._parts - before + 1)
 
     def _aliases(self, record: Record, name: str) -> tuple[str, ...]:
-        """Return names under which a field is found, besides its own: those that no other field has, or claims before it."""
+        """Return further names of a field: those that are not names of another field, or aliases of an earlier one."""
         taken = {one.name for one in record.fields}
         for one in record.fields:
             found = one.aliases if self.names is None else [self.names[id(one)]] if id(one) in self.names else []
@@ -189,7 +189,7 @@ class _Maker:
         return Choice(branches, branches_of_values(union), none, several)
 
     def of_arrow(self, kind: pa.DataType, place: Place) -> Part:
-        """Return the part of an Arrow type; text takes all that is there, what is no text as JSON."""
+        """Return the part of an Arrow type; text accepts everything, with values that are not text as JSON."""
         self._count()
         if pa.types.is_null(kind):
             return Plain(pa.null(), self._reason(place, "not null"))

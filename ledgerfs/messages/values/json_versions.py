@@ -1,7 +1,7 @@
-"""Whether JSON values of one schema may be read by another: they are matched by names, and nothing in a document says what a number means.
+"""Whether JSON values of one schema may be read by another: fields match by name, and a document does not define what its numbers mean.
 
-Where a field that both have means something else, values of the writer's schema would be read as wrong ones. A number of any type is that
-number, but a time of another unit is another time, and bytes are not the text that they are in.
+Where a common field has another meaning, the reader would return wrong values. A number is the same in any numeric type, but a time of
+another unit is another time, and bytes are not the text that contains them.
 """
 
 from collections.abc import Mapping
@@ -28,9 +28,9 @@ from ledgerfs.messages.values.json_unions import PLAIN_NUMBERS, branches_of_valu
 
 
 def names_in(writer: AvroSchema, reader: AvroSchema) -> dict[int, str]:
-    """Return which names a reader's fields have in documents of a writer, as far as these are aliases, by the identities of the fields.
+    """Return the aliases by which a reader's fields appear in documents of a writer, by the identities of the fields.
 
-    Raises `InvalidSchemaError`, which names the field and both types, where values would be read as others.
+    Raises `InvalidSchemaError`, with the field and both types, where values would be misread.
     """
     comparison = _Comparison(writer.named)
     comparison.compare(writer.root, reader.root, Place())
@@ -54,14 +54,14 @@ class _Comparison:
             for one in writer.branches:
                 self.compare(one, reader, place)
         elif is_null(writer) or (isinstance(reader, Primitive) and is_null(reader)):
-            pass  # values that are not null are no such values
+            pass  # null is the only common value
         elif isinstance(reader, Union):
             self._compare_with_branches(writer, reader, place)
         else:
             self._compare_alike(writer, reader, place)
 
     def _compare_with_branches(self, writer: AvroType, reader: Union, place: Place) -> None:
-        """Compare with the branches that values of a type are taken for."""
+        """Compare with the branches that values of a type may be read as."""
         values = [one for one in reader.branches if not is_null(one)]
         if len(values) < 2:
             for one in values:
@@ -77,7 +77,7 @@ class _Comparison:
     def _compare_alike(self, writer: AvroType, reader: AvroType, place: Place) -> None:
         match writer, reader:
             case Record(), Recursive():
-                pass  # its text
+                pass  # read as text
             case Record(), Record():
                 self._compare_fields(writer, reader, place)
             case Array(), Array():

@@ -1,6 +1,6 @@
-"""KEY_VALUE payloads: pairs whose parts have a schema each (``docs/formats/schemas.md``).
+"""KEY_VALUE payloads: pairs with a schema for each part (``docs/formats/schemas.md``).
 
-INLINE, a payload has both parts: each an int32, big-endian, of its size (-1 for null), and its bytes. SEPARATED, the payload is the value,
+INLINE: a payload has both parts, each an int32, big-endian, of its size (-1 for null), and its bytes. SEPARATED: the payload is the value,
 and the key of the message is the key.
 """
 
@@ -19,15 +19,15 @@ from ledgerfs.messages.values.value_decoder import ValueDecoder, payloads_of, re
 from ledgerfs.messages.values.value_program import Reason, explain
 
 _OF_KEY, _OF_VALUE = 1 << 40, 1 << 41
-"""What is added to the reasons of the parts' decoders."""
+"""Added to the reasons of the parts' decoders."""
 _MISSING, _BAD = -1, -2
 KEY_COLUMNS = ("key", "key_bytes")
-"""Columns of messages that `message_keys` takes."""
+"""Columns of messages that `message_keys` needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class InlineDecoder:
-    """Decodes pairs to a struct of ``key`` and ``value``; a pair of which one part cannot be decoded is null."""
+    """Decodes pairs to a struct of ``key`` and ``value``; a pair with a part that cannot be decoded is null."""
 
     key: ValueDecoder
     value: ValueDecoder
@@ -55,9 +55,9 @@ class InlineDecoder:
 
 @dataclass(frozen=True, slots=True)
 class SeparatedDecoder:
-    """Decodes pairs whose keys are those of the messages: `with_keys` gives them.
+    """Decodes pairs whose keys are those of the messages, from `with_keys`.
 
-    A pair is there also where key or value is not: a message without a value is a pair whose value is null.
+    A pair exists even if its key or value is null: a message without a value is a pair whose value is null.
     """
 
     key: ValueDecoder
@@ -85,7 +85,7 @@ class SeparatedDecoder:
 
 
 def message_keys(messages: pa.RecordBatch) -> pa.Array:
-    """Return the keys of messages as bytes, from the columns `KEY_COLUMNS`: as they were before base64, or as text in UTF-8."""
+    """Return the keys of messages as bytes, from the columns `KEY_COLUMNS`: as before base64, or as text in UTF-8."""
     return pc.coalesce(messages["key_bytes"], messages["key"].cast(pa.binary()))
 
 
@@ -104,7 +104,7 @@ def _explained(reason: int, key: ValueDecoder, value: ValueDecoder) -> str:
 def _pairs(
     kind: pa.DataType, keys: tuple[pa.Array, Int64], values: tuple[pa.Array, Int64], reasons: Int64
 ) -> tuple[pa.Array, Int64]:
-    """Return the pairs of parts; one that has a part which is null for another reason than `NULL` is null for it, too."""
+    """Return the pairs of parts; a pair is null if a part is null for another reason than `NULL`, and has that reason."""
     for part, offset in ((keys[1], _OF_KEY), (values[1], _OF_VALUE)):
         wrong = (reasons == 0) & (part > 0)
         reasons[wrong] = part[wrong] + offset
@@ -115,7 +115,7 @@ def _pairs(
 
 @kernel
 def _split(data, starts, ends, places, reasons):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Find the parts of each payload; a part that is null, or of no pair, ends before it begins."""
+    """Find the parts of each payload; a null part, or one of an invalid pair, ends before it begins."""
     data = borrowed(data)  # type: ignore[call-arg]
     key_starts, key_ends, value_starts, value_ends = places
     for i in range(starts.size):
@@ -137,7 +137,7 @@ def _split(data, starts, ends, places, reasons):  # type: ignore[no-untyped-def]
 
 @inlined_kernel
 def _size(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return the size of a part: `_MISSING` for null, `_BAD` for one that is not there."""
+    """Return the size of a part: `_MISSING` for null, `_BAD` for an invalid one."""
     if end - at < 4:
         return np.int64(_BAD)
     size = np.int64(load_int32(data, at))  # type: ignore[call-arg]

@@ -26,7 +26,7 @@ _BYTE_ORDER_MARKS = {
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How large a value is, and what Arrow has for it."""
+    """Size of a value, and its Arrow type."""
 
     size: int
     type: pa.DataType
@@ -49,12 +49,12 @@ _KINDS = {
     "LOCAL_DATE_TIME": _Kind(16, pa.timestamp("ns")),
 }
 PRIMITIVE_TYPES = {**{name: one.type for name, one in _KINDS.items()}, "STRING": pa.string(), "BYTES": pa.binary()}
-"""Arrow's type for each of Pulsar's."""
+"""Arrow type of each of Pulsar's types."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrimitiveDecoder:
-    """Decodes values of a primitive type, by its name in Pulsar; ``charset`` is that of text, which is a property of the schema.
+    """Decodes values of a primitive type, by its name in Pulsar; ``charset`` is that of text, from a property of the schema.
 
     Raises `InvalidSchemaError` for a character set that Python does not know.
     """
@@ -67,7 +67,7 @@ class PrimitiveDecoder:
 
     @property
     def type(self) -> pa.DataType:
-        """Arrow's type for it."""
+        """The Arrow type of the values."""
         return PRIMITIVE_TYPES[self.name]
 
     def decode(self, data: Bytes, starts: Int64, ends: Int64, valid: Mask | None = None) -> tuple[pa.Array, Int64]:
@@ -88,7 +88,7 @@ class PrimitiveDecoder:
 
 
 def _numbers(name: str, data: Bytes, starts: Int64, ends: Int64, reasons: Int64) -> pa.Array:
-    """Return numbers or times; what has none gets a reason."""
+    """Return numbers or times; a payload without one gets a reason."""
     kind = _KINDS[name]
     words, more = empty(starts.size, np.int64), np.zeros(starts.size if kind.size > 8 else 0, np.int64)
     _load(data, starts, ends, kind.size, words, more, reasons)
@@ -99,12 +99,12 @@ def _numbers(name: str, data: Bytes, starts: Int64, ends: Int64, reasons: Int64)
 
 
 def _in_range(name: str, words: Int64, more: Int64, reasons: Int64) -> Int64:
-    """Return the words that Arrow has for them; what is outside its range gets a reason."""
+    """Return the words in Arrow's units; values outside the type's range get a reason."""
     match name:
         case "BOOLEAN":
             _refuse((words != 0) & (words != 1), Reason.BAD_BOOLEAN, reasons)
         case "TIME":
-            # Of the first day in UTC. `java.sql.Time` is made in a zone, so it may be of the day before or after.
+            # `java.sql.Time` is on the first day of some zone, so in UTC it may be on the day before or after.
             _refuse((words < -_DAY_MS) | (words >= 2 * _DAY_MS), Reason.OUT_OF_RANGE, reasons)
             return words % _DAY_MS
         case "LOCAL_DATE":
@@ -119,7 +119,7 @@ def _in_range(name: str, words: Int64, more: Int64, reasons: Int64) -> Int64:
 
 
 def _nanoseconds(words: Int64, unit: int, more: Int64, reasons: Int64) -> Int64:
-    # What is added may bring back a product below the range. A sum outside it is one of the other sign.
+    # The addition may bring a product below the range back into it. A sum that overflows has the other sign.
     found = words * unit + more
     is_far = (words < -(2**63) // unit) | (words > 2**63 // unit) | ((found ^ words) < 0)
     _refuse(is_far | (more < 0) | (more >= unit), Reason.OUT_OF_RANGE, reasons)
@@ -137,7 +137,7 @@ def _array(kind: pa.DataType, words: Int64, valid: Mask | None) -> pa.Array:
 
 
 def _text_of(charset: str, values: pa.Array, reasons: Int64) -> pa.Array:
-    """Return text in another character set, which is rare: a Python object each."""
+    """Return text in another character set, which is rare: one Python object per value."""
     texts: list[str | None] = []
     for row, value in enumerate(values.to_pylist()):
         try:
@@ -149,7 +149,7 @@ def _text_of(charset: str, values: pa.Array, reasons: Int64) -> pa.Array:
 
 
 def _charset_of(charset: str, value: bytes) -> str:
-    """Return a character set with the order of bytes that Java takes where the value does not say it."""
+    """Return a character set with Java's byte order where the value does not contain it."""
     name = codecs.lookup(charset).name
     marks = _BYTE_ORDER_MARKS.get(name, ())
     return f"{name}-be" if marks and not value.startswith(marks) else charset
@@ -157,7 +157,7 @@ def _charset_of(charset: str, value: bytes) -> str:
 
 @kernel
 def _load(data, starts, ends, size, words, more, reasons):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
-    """Read one number of each payload, or two of those with 12 or 16 bytes; 0 where there is none."""
+    """Read one number of each payload, or two from 12 or 16 bytes; 0 without any."""
     data = borrowed(data)  # type: ignore[call-arg]
     for i in range(starts.size):
         words[i] = 0

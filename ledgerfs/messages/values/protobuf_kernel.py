@@ -65,8 +65,8 @@ class Do(IntEnum):
 
 DO, WIRE, NODE, PRESENT, NUMBER, LIST, TABLE, COUNT, FIELDS = range(9)
 """Words of an instruction. Each field of a message has one, by ascending number; the last one of a program is for the outermost message:
-the action, and the type on the wire that it applies to;
-the node to set or to append to; of a message, its first instruction;
+the action, and its type on the wire;
+the node to set or to append to; for a message, its first instruction;
 the node that gets the field's number if it is present, or -1, and that number;
 the node that counts the items, or -1;
 where a table starts (numbers of a closed enum; blanks of an item; nodes to clear in a member of a oneof), or a reason; the table's length;
@@ -139,7 +139,7 @@ def _run(code, numbers, tables, data, at, end, words, nodes, stack, counts):  # 
             end, first, count = stack[depth, 0], stack[depth, 1], stack[depth, 2]
             group, raw, begin = stack[depth, 3], stack[depth, 4], stack[depth, 5]
             continue
-        pc = first + number - 1  # as most messages number their fields
+        pc = first + number - 1  # correct for most messages, which number their fields 1, 2, …
         if number > count or numbers[pc] != number:
             pc = _position(numbers, first, count, number)
         do = np.int64(Do.SKIP)
@@ -222,7 +222,7 @@ def _word(wire, data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001,
 
 @inlined_kernel
 def _meant(do, word):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return the number that a word on the wire stands for."""
+    """Return the number that a word on the wire means."""
     if do == Do.ZIGZAG32:
         return ((word & 0xFFFFFFFF) >> 1) ^ -(word & 1)
     if do == Do.ZIGZAG64:

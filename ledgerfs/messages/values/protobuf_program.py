@@ -19,7 +19,7 @@ from ledgerfs.messages.values.value_columns import Column, Items, Nullable, Numb
 from ledgerfs.messages.values.value_program import Reason
 
 _DEPTHS = (64, 16, 8, 4, 3, 2)
-"""How many messages inside each other become columns: the first of these that makes not too many of them."""
+"""Levels of nested messages that become columns: the first of these that does not make too many columns."""
 _MOST_COLUMNS = 1 << 13
 _KINDS = {
     Kind.DOUBLE: (Do.NUMBER, Wire.FIXED64, Words.DOUBLE_BITS, pa.float64()),
@@ -41,7 +41,7 @@ _KINDS = {
     Kind.SINT32: (Do.ZIGZAG32, Wire.VARINT, Words.INTEGER, pa.int32()),
     Kind.SINT64: (Do.ZIGZAG64, Wire.VARINT, Words.INTEGER, pa.int64()),
 }
-"""Kinds as leaves: messages that stay bytes, and enums whose names are not known, included."""
+"""Kinds as leaves, including messages that stay bytes, and enums whose names are unknown."""
 _ALIKE = (
     {Kind.INT32, Kind.UINT32, Kind.INT64, Kind.UINT64, Kind.BOOL, Kind.ENUM},
     {Kind.SINT32, Kind.SINT64},
@@ -50,7 +50,7 @@ _ALIKE = (
     {Kind.STRING, Kind.BYTES},
     {Kind.MESSAGE, Kind.BYTES},
 )
-"""Kinds that may be read as each other, as Protobuf's guide has it ("Updating A Message Type")."""
+"""Kinds that may be read as each other, by Protobuf's guide ("Updating A Message Type")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +84,10 @@ class ProtobufProgram:
 
 
 def protobuf_program(writer: ProtobufSchema, reader: ProtobufSchema | None = None) -> ProtobufProgram:
-    """Return the program that reads messages of ``writer`` as those of ``reader``, its own without one.
+    """Return the program that reads messages of ``writer`` as those of ``reader`` (default: ``writer``).
 
     The nodes of each column are numbered one after the other, a list before its items. A message inside its own definition stays bytes, and
-    so do messages so deep inside that there would be more than 8,192 columns. Raises `InvalidSchemaError` for far too many outside of them.
+    so do deep messages if there would be more than 8,192 columns. Raises `InvalidSchemaError` if the others alone have far too many.
     """
     wanted = reader or writer
     for most_depth in _DEPTHS:
@@ -117,7 +117,7 @@ class _Maker:
     reasons: list[str] = field(default_factory=lambda: list(FIXED_REASONS))
 
     def add_message(self, message: Message, written: Message | None, inside: tuple[str, ...]) -> tuple[int, Struct]:
-        """Add a message and all inside it; return its first instruction, and its columns. ``inside`` has its name and those around it."""
+        """Add a message and all inside it; return its first instruction and its columns. ``inside`` has its name and those around it."""
         theirs = {one.number: one for one in written.fields} if written is not None else {}
         first = len(self.code)
         places = {number: at for at, number in enumerate(sorted(one.number for one in message.fields), first)}
@@ -187,19 +187,19 @@ class _Maker:
         return Reason.OF_PROGRAM + self.reasons.index(text)
 
     def _table(self, numbers: Sequence[int]) -> tuple[int, int]:
-        """Add numbers; return where they start, and how many they are."""
+        """Add numbers; return their start and count."""
         self.tables += numbers
         return len(self.tables) - len(numbers), len(numbers)
 
     def _blanks(self, level: int, first: int = 0) -> tuple[int, int]:
-        """Add the nodes from ``first`` on that are items of a list (-1: of none), with their words; return where, and how many nodes."""
+        """Add the nodes from ``first`` on that are items of a list (-1: outside lists), with their words; return start and count."""
         sizes, levels = self.nodes.sizes, self.nodes.levels
         own = [node for node in range(first, len(sizes)) if levels[node] == level]
         at, _ = self._table([word for node in own for word in (node, sizes[node])])
         return at, len(own)
 
     def _cleared(self, first: int) -> tuple[int, int]:
-        """Add the nodes from ``first`` on, with their words, the list among them that they are in or -1, and whether they are lists."""
+        """Add the nodes from ``first`` on, with their words, the list that contains each (or -1), and whether they are lists."""
         sizes, levels = self.nodes.sizes, self.nodes.levels
         own = range(first, len(sizes))
         lists = set(levels[first:])
@@ -208,7 +208,7 @@ class _Maker:
         return at, len(own)
 
     def program(self, column: Struct) -> ProtobufProgram:
-        """Return the whole."""
+        """Return the complete program."""
         at, count = self._blanks(-1)
         code = np.array([*self.code, [0] * FIELDS + [len(column.fields)]], np.int64)
         tables = np.array(self.tables or [0], np.int64)
@@ -217,7 +217,7 @@ class _Maker:
 
 
 def _may_be_read(written: Field, wanted: Field) -> bool:
-    """Whether values of one field are those of another of its number. A list is never one value: which of its items would be arbitrary."""
+    """Whether values of one field can be read as another of its number. A list is never one value: no item is the right one."""
     if written.is_repeated and not wanted.is_repeated:
         return False
     kinds = {written.kind, wanted.kind}

@@ -2,20 +2,20 @@
 
 A message is a struct, with its fields in the order of their declaration.
 
-* Fields without presence (proto3's plain ones) are never null: one that is not given is zero, empty, or the first name of its enum. Fields
-  with presence (``optional``, members of a ``oneof``, messages, all of proto2) are null where they are not given, whatever default the
-  schema has: that they were not given is what the payload says. So are required fields.
-* Members of a ``oneof`` are fields beside the others, of which one at most is not null.
-* Enums are their names; a number without a name is its digits. In a closed enum (proto2) such a number does not count, as Protobuf has it:
-  the field is as if not given, an item or an entry of a map is left out.
-* Maps have each key once, with the last value that was given for it.
-* A message inside its own definition stays bytes, and so do those so deep inside that there would be thousands of columns. Well-known
-  types are the messages that they are: a ``Timestamp`` has seconds and nanos.
-* What the schema does not know is skipped: unknown fields, extensions, and fields whose type on the wire is another one. A payload that is
-  cut between two fields looks like a shorter one.
-* Text that is not UTF-8 has U+FFFD in its places.
+* Fields without presence (proto3's plain ones) are never null: a missing one is zero, empty, or the first name of its enum. Fields
+  with presence (``optional``, members of a ``oneof``, messages, all of proto2) are null where they are missing, whatever default the
+  schema has, since the payload does not contain them. So are required fields.
+* Members of a ``oneof`` are separate fields; at most one of them is not null.
+* Enums are their names; a number without a name is its digits. In a closed enum (proto2) such a number does not count, as in Protobuf:
+  the field counts as missing, an item or an entry of a map is left out.
+* Maps have each key once, with its last value.
+* A message inside its own definition stays bytes, and so do deep ones if there would be thousands of columns. Well-known
+  types are ordinary messages: a ``Timestamp`` has seconds and nanos.
+* Unknown parts are skipped: unknown fields, extensions, and fields with another type on the wire. A payload that is truncated
+  between two fields looks like a shorter one.
+* Text that is not UTF-8 gets U+FFFD in place of invalid bytes.
 
-A PROTOBUF schema alone knows fields of the outermost message: messages inside stay bytes, enums numbers, and what is not given is null.
+With only an old PROTOBUF schema, messages inside the outermost one stay bytes, enums numbers, and missing fields are null.
 """
 
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class ProtobufDecoder:
 
     @property
     def type(self) -> pa.DataType:
-        """What the values become."""
+        """The Arrow type of the values."""
         return type_of(self._program.column)
 
     def decode(self, data: Bytes, starts: Int64, ends: Int64, valid: Mask | None = None) -> tuple[pa.Array, Int64]:

@@ -1,4 +1,4 @@
-"""Runs a kernel of values over rows, so many at a time as an arena has room for."""
+"""Runs a kernel of values over rows, as many at a time as an arena has room for."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -12,9 +12,9 @@ from ledgerfs.messages.values.value_columns import Column, Numbering
 from ledgerfs.messages.values.value_program import Reason
 
 FIRST_WORDS = 1 << 22
-"""Words of an arena at first (32 MiB), at most: of more rows there are several."""
+"""Most words of an arena at first (32 MiB): more rows take several arenas."""
 MOST_ARENAS = 4
-"""Full arenas of one call. What is more comes of few bytes that stand for very many values."""
+"""Most full arenas of one call. More come only from few bytes that encode very many values."""
 Run: TypeAlias = Callable[[Arena, slice, int], tuple[int, int]]
 """Decodes some rows, from one of them on; returns the row at which a node has no room left, and that node or -1."""
 
@@ -22,8 +22,8 @@ Run: TypeAlias = Callable[[Arena, slice, int], tuple[int, int]]
 def decode_rows(column: Column, nodes: Numbering, source: Bytes, reasons: Int64, run: Run) -> pa.Array:
     """Return the array of a column, null where a row has a reason; a row that needs a full arena alone gets the reason `TOO_LARGE`.
 
-    ``source`` is where places point.
-    Raises `CorruptObjectError` for more bytes or items than an array can count, and for rows of which many are very large.
+    Places point into ``source``.
+    Raises `CorruptObjectError` for more bytes or items than an array can count, and for too many very large rows.
     """
     parts: list[pa.Array] = []
     first, full = 0, 0
@@ -44,7 +44,7 @@ def decode_rows(column: Column, nodes: Numbering, source: Bytes, reasons: Int64,
 
 
 def _fill(arena: Arena, rows: slice, reasons: Int64, run: Run) -> int:
-    """Decode rows into an arena, as many as it has room for; return the row after them."""
+    """Decode rows into an arena, as many as it has room for; return the index of the next row."""
     row = 0
     while rows.start < rows.stop:
         row, node = run(arena, rows, row)
@@ -60,7 +60,7 @@ def _fill(arena: Arena, rows: slice, reasons: Int64, run: Run) -> int:
 
 
 def unwritable(data: Bytes) -> Bytes:
-    """Return the same bytes as what kernels are always given: to them, memory that may be written is another type."""
+    """Return the same bytes as a read-only array: a writable one is another type for kernels."""
     view = data.view()
     view.flags.writeable = False
     return view

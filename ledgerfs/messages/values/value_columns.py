@@ -1,8 +1,8 @@
-"""The columns that values become: a tree of types whose leaves are numbered, each a row of words in an `Arena`.
+"""The columns of values: a tree of types whose leaves are numbered, each a row of words in an `Arena`.
 
-Every decoder of values is a kernel that appends words: a number is one word, bytes and text are two (where they begin in the payloads, and
-how many), a nullable value has a word more that says whether it is there, a list one that counts its items. Under a value that is not
-there all leaves get zeros, down to the next list, so that leaves of one level are equally long. What the words mean is known here alone.
+Every decoder of values is a kernel that appends words: a number is one word, bytes and text are two (position in the payloads, and
+length), a nullable value has one more that is not 0 if it is present, a list one that counts its items. Under a missing value
+all leaves get zeros, down to the next list, so that leaves of one level have the same length. Only this module defines the words.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ MOST_NODES = 1 << 15
 
 
 class Words(Enum):
-    """What the words of a leaf are."""
+    """Content of the words of a leaf."""
 
     BOOLEAN = auto()
     INTEGER = auto()
@@ -35,7 +35,7 @@ class Words(Enum):
 
     @property
     def are_places(self) -> bool:
-        """Whether there are two: a place in the payloads and a size."""
+        """Whether there are two words: a position in the payloads and a size."""
         return self in _PLACES
 
 
@@ -44,7 +44,7 @@ _PLACES = {Words.BYTES, Words.TEXT, Words.FIXED, Words.DECIMAL, Words.UUID}
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A value without parts; ``symbols`` are the texts that numbers of an enum stand for: 0, 1, …, or ``numbers``, ascending."""
+    """A value without parts; ``symbols`` are the names of an enum's numbers: 0, 1, …, or ``numbers``, ascending."""
 
     node: int
     words: Words
@@ -60,7 +60,7 @@ class Nothing:
 
 @dataclass(frozen=True, slots=True)
 class Nullable:
-    """A value that may be null: there where the word of its node is not 0, or is the ``number`` of one of several that share the node."""
+    """A value that may be null: present if its node's word is not 0, or is ``number`` if several values share the node."""
 
     node: int
     value: "Column"
@@ -86,7 +86,7 @@ class Items:
 class Pairs:
     """A map.
 
-    Where the ``last_wins``, a key has only the last of its values, and a closed enum as value none of unknown numbers.
+    With ``last_wins``, a key has only its last value, and entries with an unknown number of a closed enum are left out.
     """
 
     node: int
@@ -97,7 +97,7 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of several, as a struct with a field for each, of which one is not null: none where ``null`` is chosen."""
+    """One of several, as a struct with a field for each; one is not null, except if ``null`` is chosen."""
 
     node: int
     branches: tuple[tuple[str, "Column"] | None, ...]
@@ -108,14 +108,14 @@ Column: TypeAlias = Leaf | Nothing | Nullable | Struct | Items | Pairs | Choice
 
 @dataclass(slots=True)
 class Numbering:
-    """Numbers the leaves of a tree as it is made.
+    """Numbers the leaves of a tree during its construction.
 
     Attributes
     ----------
     sizes
         Words that each node appends.
     levels
-        The list in which it is, by its node; -1 outside lists, where each row appends once.
+        The node of the list that contains it; -1 outside lists, where each row appends once.
 
     """
 
@@ -138,12 +138,12 @@ class Numbering:
         return Leaf(self.node(1 + words.are_places), words, kind, symbols, numbers)
 
     def enter(self, node: int) -> int:
-        """Begin with the items of a list; return what `leave` needs."""
+        """Start the items of a list; return the argument for `leave`."""
         outer, self._list = self._list, node
         return outer
 
     def leave(self, outer: int) -> None:
-        """End with the items of a list."""
+        """End the items of a list."""
         self._list = outer
 
 
@@ -166,7 +166,7 @@ def type_of(column: Column) -> pa.DataType:
 
 
 def nodes_of(column: Column) -> Iterator[int]:
-    """Yield the nodes that get zeros where a value is not there: all down to the next lists, themselves included."""
+    """Yield the nodes that get zeros where a value is missing: all down to the next lists, these included."""
     match column:
         case Leaf():
             yield column.node

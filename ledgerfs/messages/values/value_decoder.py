@@ -1,4 +1,4 @@
-"""The seam of values: whatever decodes those of one schema."""
+"""The interface of decoders for the values of one schema."""
 
 from typing import Protocol
 
@@ -15,15 +15,15 @@ class ValueDecoder(Protocol):
 
     @property
     def type(self) -> pa.DataType:
-        """What the values become."""
+        """The Arrow type of the values."""
         ...
 
     def decode(self, data: Bytes, starts: Int64, ends: Int64, valid: Mask | None = None) -> tuple[pa.Array, Int64]:
         """Return an array of the payloads ``data[starts[i] : ends[i]]``, and a reason for each that is null.
 
-        The caller has checked the ranges. What is not ``valid`` is null with the reason `NULL`; what cannot be decoded is null with another
-        one, and never changes a value beside it; 0 is the reason of all others. Raises `CorruptObjectError` only for more bytes or items
-        than an array can count.
+        The caller has checked the ranges. A payload that is not ``valid`` is null with the reason `NULL`; one that cannot be decoded is
+        null with another reason, and never changes others; all others have the reason 0. Raises `CorruptObjectError` only for more bytes or
+        items than an array can count.
         """
         ...
 
@@ -33,7 +33,7 @@ class ValueDecoder(Protocol):
 
 
 def payloads_of(values: pa.Array) -> tuple[Bytes, Int64, Int64, Mask | None]:
-    """Return what `ValueDecoder.decode` takes of a binary array; its bytes are not copied."""
+    """Return the arguments of `ValueDecoder.decode` for a binary array, without a copy of its bytes."""
     _, offsets, data = values.buffers()
     places = empty(len(values) + 1, np.int64)
     places[:] = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1] if len(values) else 0
@@ -42,7 +42,7 @@ def payloads_of(values: pa.Array) -> tuple[Bytes, Int64, Int64, Mask | None]:
 
 
 def reasons_before(count: int, valid: Mask | None) -> Int64:
-    """Return a reason for each of ``count`` payloads before any is decoded: `NULL` for what is not ``valid``."""
+    """Return the initial reasons of ``count`` payloads: `NULL` where not ``valid``, otherwise 0."""
     reasons: Int64 = empty(count, np.int64)
     reasons[:] = 0 if valid is None else np.where(valid, 0, NULL)
     return reasons

@@ -1,4 +1,4 @@
-"""Programs that kernels of values run: instructions of four words, and what they refer to."""
+"""Programs of kernels for values: instructions of four words, and the tables that they refer to."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,13 +11,13 @@ from ledgerfs.formats.array_types import Int64
 from ledgerfs.messages.values.value_columns import Column, Numbering, nodes_of
 
 MOST_INSTRUCTIONS = 1 << 18
-"""Instructions of a program, and steps that its making takes, some of which need none."""
+"""Most instructions of a program, and most steps to make it, some of which add no instruction."""
 WORDS = 4
-"""Words of an instruction: what to do, the node to append to (-1 for none), and two arguments."""
+"""Words of an instruction: action, node to append to (-1 for none), and two arguments."""
 
 
 class Reason(IntEnum):
-    """Why a value cannot be decoded; those from `Reason.OF_PROGRAM` on have texts in the program."""
+    """Reason why a value cannot be decoded; those from `Reason.OF_PROGRAM` on have texts in the program."""
 
     NONE = 0
     TRUNCATED = 1
@@ -37,7 +37,7 @@ class Reason(IntEnum):
 
 
 NULL = -1
-"""Reason of a row that has no value."""
+"""Reason of a row without a value."""
 REASONS: dict[int, str] = {
     NULL: "it has no value",
     Reason.TRUNCATED: "it ends inside a field",
@@ -57,24 +57,24 @@ REASONS: dict[int, str] = {
 
 
 def explain(reason: int, of_program: Sequence[str] = ()) -> str:
-    """Return a reason in words; ``of_program`` are those of the schema's own."""
+    """Return a reason in words; ``of_program`` has the schema's own reasons."""
     return of_program[reason - Reason.OF_PROGRAM] if reason >= Reason.OF_PROGRAM else REASONS[reason]
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What a kernel is given.
+    """Input of a kernel.
 
     Attributes
     ----------
     code
         Instructions, shape (n, 4).
     tables
-        Numbers that instructions refer to: nodes that get zeros, symbols of readers, where branches begin.
+        Numbers that instructions refer to: nodes that get zeros, symbols of readers, starts of branches.
     constants
         Bytes of texts that are not in the payloads.
     column, nodes
-        What the words become.
+        The columns of the words.
     reasons
         Texts of the reasons from `Reason.OF_PROGRAM` on.
 
@@ -103,7 +103,7 @@ class Assembler:
 
     @property
     def here(self) -> int:
-        """Where the next instruction will be."""
+        """Index of the next instruction."""
         return len(self.code)
 
     def count(self) -> None:
@@ -113,36 +113,36 @@ class Assembler:
             raise InvalidSchemaError(f"a schema that takes more than {MOST_INSTRUCTIONS:,} instructions to read")
 
     def emit(self, instruction: int, node: int = -1, first: int = 0, second: int = 0) -> int:
-        """Add an instruction and return where it is; raises `InvalidSchemaError` for more than any real schema needs."""
+        """Add an instruction and return its index; raises `InvalidSchemaError` for more than any real schema needs."""
         self.count()
         self.code.append([int(instruction), node, first, second])
         return len(self.code) - 1
 
     def table(self, numbers: Iterable[int]) -> tuple[int, int]:
-        """Add numbers; return where they begin, and how many they are."""
+        """Add numbers; return their start and count."""
         at = len(self.tables)
         self.tables += numbers
         return at, len(self.tables) - at
 
     def shared_table(self, *numbers: int) -> tuple[int, int]:
-        """Return the same for numbers that are often needed, which are added once."""
+        """Return the same for frequent numbers, which are added only once."""
         if numbers not in self._shared:
             self._shared[numbers] = self.table(numbers)
         return self._shared[numbers]
 
     def blanks(self, column: Column) -> tuple[int, int]:
-        """Return where a table has the nodes of a column and their words, and how many nodes they are."""
+        """Return the start of a column's nodes and their words in a table, and how many nodes they are."""
         if id(column) not in self._blanks:
             at, size = self.table(word for node in nodes_of(column) for word in (node, self.nodes.sizes[node]))
             self._blanks[id(column)] = at, size // 2
         return self._blanks[id(column)]
 
     def words(self, column: Column) -> int:
-        """Return how many words a value of a column has at least."""
+        """Return the least number of words of a column's value."""
         return sum(self.nodes.sizes[node] for node in nodes_of(column))
 
     def constant(self, data: bytes) -> int:
-        """Add bytes; return where they begin."""
+        """Add bytes; return their start."""
         self.constants += data
         return len(self.constants) - len(data)
 
@@ -153,7 +153,7 @@ class Assembler:
         return Reason.OF_PROGRAM + self.reasons.index(text)
 
     def program(self, column: Column) -> Program:
-        """Return the whole."""
+        """Return the complete program."""
         code = np.array(self.code, np.int64).reshape(-1, WORDS)
         tables = np.array(self.tables or [0], np.int64)
         return Program(code, tables, bytes(self.constants), column, self.nodes, tuple(self.reasons))

@@ -1,1 +1,1 @@
-"""Rows whose values have columns of their own, as payloads of a schema: the other direction of `ledgerfs.messages.values`."""
+"""Rows whose values are in separate columns, as payloads of a schema: the inverse of `ledgerfs.messages.values`."""

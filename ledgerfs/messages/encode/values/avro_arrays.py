@@ -1,7 +1,7 @@
-"""Columns of rows as values of an Avro schema: exactly the Arrow type that decoding gives, with defaults for fields that are missing.
+"""Columns of rows as values of an Avro schema: exactly the Arrow type of decoded values, with defaults for missing fields.
 
-Whoever made the rows may have other widths, another order of fields, lists with larger offsets. What the schema does not have, and what
-it does not let be null, is an error that names column and row.
+Rows may have other widths, another order of fields, or lists with larger offsets. A field that the schema lacks, and a null that it
+forbids, is an error that names column and row.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ from ledgerfs.messages.values.value_columns import Numbering, type_of
 
 _UUID = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
 _NOTHING = np.zeros(0, np.uint8), np.zeros(1, np.int64), np.zeros(1, np.int64)
-"""A payload of no bytes, as decoders take it."""
+"""A payload of no bytes, as decoders accept it."""
 
 
 def require_writable(schema: AvroSchema) -> None:
@@ -63,9 +63,9 @@ def arrow_type(kind: AvroType) -> pa.DataType:
 
 
 def avro_array(kind: AvroType, array: pa.Array, present: Mask, place: Place) -> pa.Array:
-    """Return values as the Arrow type of an Avro type; where they are not ``present``, anything.
+    """Return values in the Arrow type of an Avro type, with any content where they are not ``present``.
 
-    Raises `InvalidRowsError` for a column, or a value, that the type does not take.
+    Raises `InvalidRowsError` for a column, or a value, that the type does not accept.
     """
     if is_null(kind):
         place.refuse(present & valid_of(array), "is not null, as the schema has it")
@@ -83,7 +83,7 @@ def avro_array(kind: AvroType, array: pa.Array, present: Mask, place: Place) -> 
 
 
 def record_array(record: Record, columns: Mapping[str, tuple[str, pa.Array]], present: Mask, place: Place) -> pa.Array:
-    """Return the values of a record from the columns of its fields, each with the name that people know it by.
+    """Return the values of a record from the columns of its fields, each with the name that users see.
 
     Fields without a column have their defaults, or are null. Raises as `avro_array`.
     """
@@ -100,10 +100,10 @@ def record_array(record: Record, columns: Mapping[str, tuple[str, pa.Array]], pr
 
 def _of_record(record: Record, array: pa.Array, place: Place) -> pa.Array:
     if pt.is_null(array.type):
-        # No value is there, so that it does not matter which fields are.
+        # No value is present, so the fields do not matter.
         return pa.nulls(len(array), arrow_type(record))
     if not record.fields and pt.is_boolean(array.type):
-        # As files of Parquet and Spark have it.
+        # Files of Parquet and Spark have booleans for such records.
         place.refuse(~np.asarray(array.fill_null(True)), f"is false; the record {record.name!r} without fields is true")
         return record_array(record, {}, valid_of(array), place)
     if not pt.is_struct(array.type):
@@ -114,7 +114,7 @@ def _of_record(record: Record, array: pa.Array, place: Place) -> pa.Array:
 
 
 def _parts(array: pa.Array, known: list[str], reason: str, place: Place) -> dict[str, pa.Array]:
-    """Return the fields of a struct by name, null where it is; raises for one that is not known, and for one that is there twice."""
+    """Return the fields of a struct by name, null where it is; raises for an unknown field, and for one that occurs twice."""
     names = [one.name for one in array.type]
     for name in names:
         if name not in known:
@@ -136,7 +136,7 @@ def _missing(one: Field, length: int, place: Place) -> pa.Array:
 
 
 def _default(one: Field) -> pa.Array:
-    """Return the default of a field as readers take it, which have a record without the field."""
+    """Return the default of a field as readers of a record without it use it."""
     wanted = Record("wanted", (one,))
     decoder = AvroDecoder.of(AvroSchema(Record("wanted", ())), AvroSchema(wanted))
     found, reasons = decoder.decode(*_NOTHING)
@@ -156,7 +156,7 @@ def _of_union(union: Union, array: pa.Array, present: Mask, place: Place) -> pa.
 
 
 def _of_branches(union: Union, array: pa.Array, present: Mask, place: Place) -> pa.Array:
-    """Return a struct with a field for each branch, of which one is not null."""
+    """Return a struct with a field for each branch; one of them is not null."""
     kind = arrow_type(union)
     if pt.is_null(array.type):
         array = pa.nulls(len(array), kind)
@@ -232,7 +232,7 @@ def _check_fixed(kind: Fixed, made: pa.Array, place: Place) -> None:
 
 
 def _check_size(kind: Fixed, made: pa.Array, place: Place) -> None:
-    """Refuse decimals that the bytes of a fixed type do not hold."""
+    """Refuse decimals that are too large for the bytes of a fixed type."""
     least = -(1 << (8 * kind.size - 1)) if kind.size else 0
     if made.type.precision < len(str(least)) - 1:
         return

@@ -1,6 +1,6 @@
-"""The parts of Avro's encoding, each for a whole column: how large the values are, and how they are written to given places.
+"""The parts of Avro's encoding, each for a whole column: measure the values, and write them to given positions.
 
-Sizes of -1 are of values that are not there.
+A missing value has size -1.
 """
 
 import numpy as np
@@ -35,7 +35,7 @@ def write_numbers(sizes, numbers, out, at):  # type: ignore[no-untyped-def]  # n
 
 @kernel
 def span_sizes(present, offsets):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Return the sizes of bytes with their number before them."""
+    """Return the sizes of bytes with their count before them."""
     sizes = np.full(present.size, -1, np.int64)
     for i in range(present.size):
         if present[i]:
@@ -46,7 +46,7 @@ def span_sizes(present, offsets):  # type: ignore[no-untyped-def]  # noqa: ANN00
 
 @kernel
 def write_spans(sizes, data, offsets, out, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Write bytes with their number before them."""
+    """Write bytes with their count before them."""
     for i in range(sizes.size):
         if sizes[i] >= 0:
             size = np.int64(offsets[i + 1]) - np.int64(offsets[i])
@@ -55,7 +55,7 @@ def write_spans(sizes, data, offsets, out, at):  # type: ignore[no-untyped-def] 
 
 @kernel
 def write_fixed(sizes, data, width, out, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Write values of equally many bytes, which lie one after the other."""
+    """Write values of equally many bytes, which are contiguous."""
     for i in range(sizes.size):
         if sizes[i] >= 0:
             copy_bytes(out, at[i], data, i * width, width)  # type: ignore[call-arg]
@@ -86,7 +86,7 @@ def decimal_sizes(present, data, width):  # type: ignore[no-untyped-def]  # noqa
 
 @kernel
 def write_decimals(sizes, data, width, prefixed, out, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
-    """Write numbers in two's complement, the highest byte first, with as many bytes as ``sizes``; ``prefixed``: that number before."""
+    """Write numbers in two's complement, the highest byte first, with as many bytes as ``sizes``; ``prefixed``: with that count before."""
     for i in range(sizes.size):
         if sizes[i] >= 0:
             first = i * width
@@ -115,7 +115,7 @@ def list_sizes(present, offsets, items):  # type: ignore[no-untyped-def]  # noqa
 
 @kernel
 def write_lists(sizes, offsets, items, out, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Write what is around the items of lists, and return where the items go."""
+    """Write the frames of lists, and return the positions of the items."""
     places = np.zeros(items.size, np.int64)
     for i in range(sizes.size):
         if sizes[i] < 0:

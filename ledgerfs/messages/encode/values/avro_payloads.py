@@ -1,8 +1,8 @@
-"""Arrays of an Avro schema's own Arrow type as Avro data.
+"""Arrow arrays of an Avro schema's type as Avro data.
 
-Each column measures its values and knows how to write them (`Values`), and those of a nested type are composed of those of its parts. A
-record is its fields one after the other, and so is a union: the number of the branch, and the value of one of the branches, of which the
-others are not there.
+Each column measures its values and can write them (`Values`), and those of a nested type combine those of its parts. A record is its
+fields one after the other. So is a union: the number of the branch, and the value of one branch; values of the other branches are
+missing.
 """
 
 from collections.abc import Callable, Sequence
@@ -68,7 +68,7 @@ class Values:
 
 
 def avro_payloads(kind: AvroType, array: pa.Array, present: Mask) -> Values:
-    """Return the data of values as `avro_array` gives them, absent where they are not ``present``."""
+    """Return the data of values from `avro_array`, absent where they are not ``present``."""
     match kind:
         case Primitive() | Fixed() | Enum():
             return _leaf(kind, array, present)
@@ -84,7 +84,7 @@ def avro_payloads(kind: AvroType, array: pa.Array, present: Mask) -> Values:
 
 
 def _in_turn(parts: Sequence[Values], present: Mask) -> Values:
-    """Return values one after the other, of which some may be absent."""
+    """Return values one after the other; some may be absent."""
     own = [np.maximum(one.sizes, 0) for one in parts]
     sizes = np.where(present, sum(own, np.zeros(present.size, np.int64)), ABSENT)
 
@@ -159,7 +159,7 @@ def ticks(array: pa.Array) -> Int64:
 
 
 def fixed_width(data: Bytes, width: int, present: Mask) -> Values:
-    """Return values of ``width`` bytes each, which lie one after the other, as they are."""
+    """Return values of ``width`` bytes each, which are contiguous, unchanged."""
     return _measured(np.where(present, width, ABSENT), write_fixed, read_only(np.ascontiguousarray(data)), width)
 
 
@@ -168,13 +168,13 @@ def _numbers(numbers: Int64, present: Mask) -> Values:
 
 
 def _decimals(array: pa.Array, present: Mask, size: int) -> Values:
-    """Return decimals with as many bytes as each needs and their number before, or with ``size`` bytes."""
+    """Return decimals with as many bytes as each needs and their count before, or with ``size`` bytes."""
     width = array.type.bit_width // 8
     data = _own_bytes(array, width)
     if size >= 0:
         return _measured(np.where(present, size, ABSENT), write_decimals, data, width, 0)
     inner = decimal_sizes(present, data, width)
-    # Fewer than 64, so that the number has one byte.
+    # Fewer than 64, so the count takes one byte.
     sizes = np.where(present, inner + 1, ABSENT)
     return Values(sizes, lambda out, at: write_decimals(inner, data, width, 1, out, at))
 

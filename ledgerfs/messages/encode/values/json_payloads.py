@@ -1,4 +1,4 @@
-"""Values of an Avro schema as JSON documents, as Pulsar's clients write and read them: times are numbers, bytes base64, nulls left out."""
+"""Values of an Avro schema as JSON documents, as Pulsar's clients write them: times are numbers, bytes base64, nulls left out."""
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ _MOST_BRANCHES = 2
 
 
 def require_json(schema: AvroSchema) -> None:
-    """Raise `InvalidSchemaError` for a union of several types: a JSON document does not say which of them a value is."""
+    """Raise `InvalidSchemaError` for a union of several types: a JSON document does not name the type of a value."""
     left, seen = [schema.root], set()
     while left:
         kind = left.pop()
@@ -28,12 +28,12 @@ def require_json(schema: AvroSchema) -> None:
 
 
 def json_payloads(array: pa.Array) -> pa.Array:
-    """Return the documents of values as `avro_array` gives them (``large_binary``), null where they are."""
+    """Return the documents of values from `avro_array` (``large_binary``), null where these are null."""
     return typed_values(_with_numbers(array)).view(pa.large_binary())
 
 
 def _with_numbers(array: pa.Array) -> pa.Array:
-    """Return the same values with integers for times, inside others too."""
+    """Return the same values with integers for times, nested ones included."""
     kind, valid = array.type, valid_of(array)
     if pt.is_temporal(kind):
         return pa.array(ticks(array), mask=~valid)

@@ -1,4 +1,4 @@
-"""Columns of values without parts, as whoever made the rows has them, to the one Arrow type of a schema's type.
+"""Columns of values without parts, in any type that rows have, to the one Arrow type of a schema's type.
 
 Nothing is rounded or guessed.
 """
@@ -49,7 +49,7 @@ _TAKEN_AS: tuple[tuple[_Check, _Check], ...] = (
     (pt.is_time, lambda kind: bool(pt.is_time(kind) or _is_text(kind))),
     (pt.is_decimal, _is_number_or_decimal),
 )
-"""For each type that values have: which columns are taken as it.
+"""For each type of values: the columns that it accepts.
 
 Texts of numbers, booleans and times are those of CSV; bytes are text if they are UTF-8, as ``value`` is in files of CSV and JSON lines.
 """
@@ -58,7 +58,7 @@ Texts of numbers, booleans and times are those of CSV; bytes are text if they ar
 def cast_leaf(array: pa.Array, wanted: pa.DataType, place: Place) -> pa.Array:
     """Return the same values as an array of the wanted type.
 
-    Raises `InvalidRowsError` for a column of another kind, and for the first value that the type does not have.
+    Raises `InvalidRowsError` for a column of another kind, and for the first value outside the type's range.
     """
     if pt.is_dictionary(array.type):
         array = _without_dictionary(array)
@@ -77,7 +77,7 @@ def cast_leaf(array: pa.Array, wanted: pa.DataType, place: Place) -> pa.Array:
 
 def _without_dictionary(array: pa.Array) -> pa.Array:
     values = array.dictionary
-    if pt.is_string_view(values.type):  # which Arrow does not take from
+    if pt.is_string_view(values.type):  # Arrow's ``take`` does not support it
         values = values.cast(pa.string())
     return values.take(array.indices)
 
@@ -112,7 +112,7 @@ def _from_text(texts: pa.Array, wanted: pa.DataType, place: Place) -> pa.Array:
 
 
 def _check_range(array: pa.Array, wanted: pa.DataType, place: Place) -> None:
-    """Refuse what Arrow's own casts would make other values of."""
+    """Refuse values that Arrow's own casts would change."""
     if pt.is_time(array.type):
         _check_times_of_day(array, place)
     elif pt.is_date64(array.type) and pt.is_date32(wanted):
@@ -123,11 +123,11 @@ def _check_range(array: pa.Array, wanted: pa.DataType, place: Place) -> None:
 
 
 def _check_digits(array: pa.Array, wanted: pa.DataType, place: Place) -> None:
-    """Refuse decimals that have more digits before the point than there may be."""
+    """Refuse decimals with more digits before the point than the type has."""
     given = array.type
     digits = max(0, wanted.precision - wanted.scale + given.scale)
     if digits < given.precision:
-        if given.bit_width < 128:  # which Arrow does not compare
+        if given.bit_width < 128:  # Arrow does not compare these
             array = array.cast(pa.decimal128(given.precision, given.scale))
         limit = pa.scalar(Decimal(1).scaleb(digits - given.scale), array.type)
         is_large = np.asarray(pc.greater_equal(pc.abs(array), limit).fill_null(False))
@@ -141,7 +141,7 @@ def _check_times_of_day(array: pa.Array, place: Place) -> None:
 
 
 def _check_float(given: pa.Array, made: pa.Array, place: Place) -> None:
-    """Refuse numbers that a float is not; texts have the nearest one, if there is one."""
+    """Refuse numbers that a float cannot hold exactly; texts become the nearest float, if there is one."""
     if pt.is_string(given.type):
         is_infinite = np.asarray(pc.is_inf(made).fill_null(False))
         if is_infinite.any():
@@ -163,7 +163,7 @@ def _converted(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 def _from_zero(array: pa.Array) -> pa.Array:
     if array.offset and (pt.is_large_string(array.type) or pt.is_large_binary(array.type)):
-        # These may be a few of more than 2 GiB, which have to begin anew.
+        # Of more than 2 GiB, these may be a few rows: copy them, so that offsets start at 0.
         return array.take(pa.array(np.arange(len(array))))
     return array
 
@@ -186,7 +186,7 @@ def _shown(array: pa.Array, index: int) -> str:
     one = array.slice(index, 1)
     if pt.is_date64(one.type):
         one = one.view(pa.timestamp("ms"))
-    if pt.is_temporal(one.type):  # of which Python does not have all
+    if pt.is_temporal(one.type):  # Python does not support all of them
         return str(typed_values(one)[0].as_py()).strip('"')
     return repr(one[0].as_py())[:80]
 

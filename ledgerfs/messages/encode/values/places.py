@@ -1,4 +1,4 @@
-"""Where in the rows an array lies, so that what cannot be written is named by its column and row."""
+"""Position of an array in the rows, so that errors name column and row."""
 
 from dataclasses import dataclass
 from typing import NoReturn
@@ -16,11 +16,11 @@ class Place:
     Attributes
     ----------
     name
-        Names of fields, with points between, as people see them: ``value.address.street``.
+        Names of fields as users see them, joined by points: ``value.address.street``.
     first_row
         The number of the first row.
     rows
-        For each item of the array the row it is in, counted from the first one; None where each row has one item.
+        Row of each item of the array, counted from the first row; None where each row has one item.
 
     """
 
@@ -33,7 +33,7 @@ class Place:
         return Place(f"{self.name}.{name}" if self.name else name, self.first_row, self.rows)
 
     def items(self, name: str, counts: Int64) -> "Place":
-        """Return the place of the items of lists, of which each has so many."""
+        """Return the place of the items of lists; ``counts`` has the number of items of each."""
         rows = np.arange(counts.size) if self.rows is None else self.rows
         return Place(f"{name} of {self.name}", self.first_row, np.repeat(rows, counts))
 
@@ -48,5 +48,5 @@ class Place:
             self.fail(index, reason)
 
     def refuse_column(self, reason: str) -> NoReturn:
-        """Raise `InvalidRowsError` for the whole, whatever the rows have in it."""
+        """Raise `InvalidRowsError` for the whole column, whatever its rows contain."""
         raise InvalidRowsError(reason, key=self.name)

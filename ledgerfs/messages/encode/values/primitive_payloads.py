@@ -16,12 +16,12 @@ _DAY_NS = 86_400 * _SECOND_NS
 
 
 def primitive_array(name: str, array: pa.Array, place: Place) -> pa.Array:
-    """Return a column as Arrow's type for one of Pulsar's; raises `InvalidRowsError` for what it does not take."""
+    """Return a column in Arrow's type for one of Pulsar's; raises `InvalidRowsError` for unsupported columns or values."""
     return cast_leaf(array, PRIMITIVE_TYPES[name], place)
 
 
 def primitive_payloads(name: str, array: pa.Array, present: Mask) -> Values:
-    """Return the payloads of what `primitive_array` gave, but for texts, which are their own."""
+    """Return the payloads of values from `primitive_array`, except for texts, which are their own payloads."""
     data = _big_endian(name, array)
     width = data.dtype.itemsize if data.ndim == 1 else data.dtype.itemsize * data.shape[1]
     return fixed_width(np.frombuffer(data.tobytes() + b"\0", np.uint8), width, present)

@@ -1,8 +1,8 @@
-"""Texts as integers, decimals, dates and times: the value that is written, exactly, or the reason why there is none.
+"""Texts as integers, decimals, dates and times: the exact value, or the reason why there is none.
 
-Arrow reads most columns at once; a text counts if the value is written as this very text again, since Arrow has other numbers for some.
-All others are read one by one. Times are ISO 8601: between date and time is ``T`` or a space; seconds may be left out, and of points in
-time the time. Years of more than four digits have a sign.
+Arrow reads most columns at once; its value counts only if it is written as this very text again, since Arrow reads some texts differently.
+All others are read one by one. Times are ISO 8601: between date and time is ``T`` or a space; seconds may be left out, and in points in
+time also the time of day. Years of more than four digits have a sign.
 """
 
 import re
@@ -32,7 +32,7 @@ _CLOCK = re.compile(rf"(?P<hour>[0-9]{{2}}):(?P<minute>[0-9]{{2}}){_OF_SECOND}")
 _TIME = re.compile(rf"{_OF_DATE}(?:[T ](?P<hour>[0-9]{{2}})(?::(?P<minute>[0-9]{{2}}){_OF_SECOND})?{_ZONE})?")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _ERA_YEARS, _ERA_DAYS = 400, 146_097
-"""After which the calendar comes again."""
+"""Years and days after which the calendar repeats."""
 
 
 class _RefusedError(Exception):
@@ -53,7 +53,7 @@ def _is_temporal(kind: pa.DataType) -> bool:
 
 
 def from_text(texts: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Int64]:
-    """Return values of texts (``string``), for integers as decimals; and for each text 0 or why it has no value, which `told` explains."""
+    """Return values of texts (``string``; integers as decimals), and for each text 0 or the number of the reason for no value."""
     kind = _INTEGERS if pt.is_integer(wanted) else wanted
     found, is_same = _by_arrow(texts, kind)
     reasons = np.zeros(len(texts), np.int64)
@@ -72,12 +72,12 @@ def from_text(texts: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Int64]:
 
 
 def told(reason: int) -> str:
-    """Return a reason in words; empty for a text of something else."""
+    """Return a reason in words; empty for a text of another kind."""
     return _TOLD.get(reason, "")
 
 
 def _by_arrow(texts: pa.Array, kind: pa.DataType) -> tuple[pa.Array, pa.BooleanArray]:
-    """Return what Arrow reads, and whether this is written as the same text."""
+    """Return Arrow's values, and whether each is written as the same text."""
     try:
         found = texts.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

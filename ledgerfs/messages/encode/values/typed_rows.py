@@ -1,6 +1,6 @@
 """Rows whose values are columns, as rows of the message table: payloads, and the number of their schema.
 
-The value is a column ``value``, or (as a scan with ``flatten=True`` gives them) each column that is none of messages is a field of it. A
+The value is a column ``value``, or (as from a scan with ``flatten=True``) each column outside the message table is a field of it. A
 column ``value`` alone is always the whole value. Beside columns of other fields it is the field of that name, which alone is
 ``value_value``.
 """
@@ -35,17 +35,17 @@ _REPLACED = ("value", "schema_version")
 
 @dataclass(frozen=True, slots=True)
 class TypedRows:
-    """How rows become messages of one schema.
+    """Converts rows to messages of one schema.
 
     Attributes
     ----------
     given
         Columns of the rows.
     encoder
-        Of the schema.
+        Encoder of the schema.
     fields
-        For each field of the record that has a column, by its name, the column's; None if the value is one column. Texts of a column
-        whose name ends in ``_base64``, where that of the field does not, are its bytes.
+        The column of each field of the record that has one, by the field's name; None if the value is one column. A column of texts whose
+        name ends in ``_base64``, unlike the field's, contains its bytes.
     version
         The number that messages name.
 
@@ -58,9 +58,9 @@ class TypedRows:
 
     @classmethod
     def of(cls, given: pa.Schema, schema: SchemaInfo, version: int, left_out: Sequence[str] = ()) -> "TypedRows":
-        """Return it for columns; ``left_out`` are those of messages that were there as well, and are not read.
+        """Return it for columns; ``left_out`` are the message columns that the rows had as well, and that are not read.
 
-        Raises `InvalidSchemaError` for a schema of which no values are written, and `InvalidRowsError` for columns that it does not take.
+        Raises `InvalidSchemaError` for a schema whose values cannot be written, and `InvalidRowsError` for unsupported columns.
         """
         encoder = encoder_of(schema)
         for name in given.names:
@@ -78,7 +78,7 @@ class TypedRows:
 
     @property
     def ignored_columns(self) -> tuple[str, ...]:
-        """Columns that are not used, but for those that `MessageEncoder` leaves out."""
+        """Columns that are not used, except those that `MessageEncoder` leaves out."""
         return tuple(name for name in self.given.names if name == "schema_version")
 
     @property
@@ -95,7 +95,7 @@ class TypedRows:
                 first_row += rows.num_rows
 
     def messages(self, rows: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
-        """Return the messages of some rows, of which the first has this number."""
+        """Return the messages of some rows; ``first_row`` is the number of the first."""
         if not rows.schema.equals(self.given, check_metadata=False):
             raise InvalidRowsError("rows with other columns than the first ones")
         values, present = self._values(rows, first_row)
@@ -119,7 +119,7 @@ class TypedRows:
 
 
 def _fields_of(given: pa.Schema, record: Record | None, left_out: Sequence[str]) -> dict[str, str] | None:
-    """Return the columns of the fields; None if there is a column of values."""
+    """Return the columns of the fields; None if one column contains the values."""
     others = [name for name in given.names if name not in _OF_MESSAGES]
     if record is None or others == ["value"]:
         _require_whole(given, others, record)
@@ -142,7 +142,7 @@ def _fields_of(given: pa.Schema, record: Record | None, left_out: Sequence[str])
 def _columns_by_field(
     field_of: Callable[[str], pa.Field], others: list[str], record: Record, by_column: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the column of each field that has one. Bytes of a field may have the name of another, which then has a column of its own."""
+    """Return the column of each field that has one. Bytes of a field may have the name of another, which then has a separate column."""
     found: dict[str, str] = {}
     for column in sorted(others, key=lambda one: by_column.get(one) == one):
         name = by_column.get(column)
@@ -180,7 +180,7 @@ def _plain(field: str, column: pa.Array, place: Place) -> pa.Array:
 
 
 def _require_whole(given: pa.Schema, others: Sequence[str], record: Record | None) -> None:
-    """Raise `InvalidRowsError` if there are fields, or no whole values: a field that is named ``value`` is none, also if it is null."""
+    """Raise `InvalidRowsError` if there are fields, or no whole values: a field that is named ``value`` is not one, even if it is null."""
     if "value" not in others:
         raise InvalidRowsError("there is no such column; it has the values", key="value")
     for name in others:

@@ -1,4 +1,4 @@
-"""Which encoder the values of a schema need: the other direction of `ledgerfs.messages.values.decoders`."""
+"""Choose the encoder for the values of a schema: the inverse of `ledgerfs.messages.values.decoders`."""
 
 import codecs
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class ValueEncoder(Protocol):
         ...
 
     def array_of(self, column: pa.Array, present: Mask, place: Place) -> pa.Array:
-        """Return a column as the Arrow type of the schema; raises `InvalidRowsError` for what the schema does not take."""
+        """Return a column in the Arrow type of the schema; raises `InvalidRowsError` for values that the schema does not accept."""
         ...
 
     def payloads(self, values: pa.Array, present: Mask) -> pa.Array:
@@ -85,7 +85,7 @@ class PrimitiveEncoder:
         return PRIMITIVE_TYPES[self.name]
 
     def array_of(self, column: pa.Array, _: Mask, place: Place) -> pa.Array:
-        """Return a column as Arrow's type for it (see `ValueEncoder`)."""
+        """Return a column in Arrow's type for the primitive type (see `ValueEncoder`)."""
         return primitive_array(self.name, column, place)
 
     def payloads(self, values: pa.Array, present: Mask) -> pa.Array:
@@ -96,7 +96,7 @@ class PrimitiveEncoder:
 
 
 def encoder_of(schema: SchemaInfo) -> ValueEncoder:
-    """Return what encodes values of a schema; raises `InvalidSchemaError` for one of which no values are written."""
+    """Return the encoder for values of a schema; raises `InvalidSchemaError` for one whose values cannot be written."""
     if schema.type in {"AVRO", "JSON"}:
         if schema.avro_offset:
             raise InvalidSchemaError("a schema whose values have foreign bytes before them, which are not written")
