@@ -70,7 +70,7 @@ class KnownSchemas:
             return error
 
     def require_place(self) -> None:
-        """Raise `BucketNotFoundError` if there are no known schemas and the bucket or cluster does not exist."""
+        """Raise `BucketNotFoundError` if the bucket or cluster does not exist."""
         if self._saved is None:
             self._bucket.load_catalog()
         else:
