@@ -146,7 +146,7 @@ class UnplacedLedgersWarning(UserWarning):
 
 
 class UnreadableObjectsWarning(UserWarning):
-    """Objects that the store refuses were skipped, as with ``on_unreadable="skip"``: topics and ledgers may be missing."""
+    """Objects that the store refuses were skipped because of ``on_unreadable="skip"``: topics and ledgers may be missing."""
 
 
 class NamedSchemasWarning(UserWarning):

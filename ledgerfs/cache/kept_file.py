@@ -35,7 +35,7 @@ class KeptFile:
     identity
         Identity of its owner, such as a bucket; the file is named by its digest.
     layout
-        Version of the content's layout; a file of another layout is dropped.
+        Layout of the content, such as a dtype; a file of another layout is dropped.
 
     """
 

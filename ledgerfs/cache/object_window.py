@@ -27,7 +27,7 @@ class ObjectWindow:
     Attributes
     ----------
     buffer
-        Fetched bytes that are not consumed: at least one if there are any.
+        Fetched bytes that are not consumed, perhaps not all of them; empty only if there are none.
     position
         Offset in the object of the buffer's first byte.
 

@@ -161,7 +161,7 @@ def _given_to_credentials(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _hidden_query(query: str) -> str:
-    """Return a query with ``***`` as its content, and without a quote at its end, which belongs to the text around the URL."""
+    """Return a query with ``***`` as its content; keep a quote at its end, which belongs to the text around the URL."""
     said = query.rstrip("'\")]},;:")
     return f"?{HIDDEN}{query[len(said) :]}" if len(said) > 1 else query
 

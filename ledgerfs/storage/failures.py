@@ -83,7 +83,7 @@ READ_THE_REST = 'on_unreadable="skip" (--on-unreadable skip) reads the rest'
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Return whether the store refused or failed, so that the error does not mean an absent or damaged object."""
+    """Return whether the store refused or failed, so that the object's state is unknown: neither absent nor damaged."""
     return isinstance(error, AccessDeniedError | StoreError)
 
 

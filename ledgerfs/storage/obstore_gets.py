@@ -63,7 +63,7 @@ def is_usable() -> bool:
 
 
 class UnexplainedError(Exception):
-    """A failure that may be obstore's own: send the request through the filesystem."""
+    """A failure that may be obstore's own; callers send the same request through the filesystem."""
 
 
 class AnswerError(Exception):

@@ -47,7 +47,7 @@ def identity_of(fs: Any, root: str) -> str | None:  # noqa: ANN401  (fsspec is n
     """Return the identity of the folder ``root`` of an fsspec filesystem; None for one in memory, or with options that have no identity.
 
     It consists of the bucket's URL, for people, and a SHA-256 of URL, options and environment. The order of options and explicit defaults
-    do not change it. It contains no credential.
+    do not change it. It contains no credential. None is not equal to any other identity.
     """
     try:
         described = _filesystem(fs)
