@@ -10,9 +10,9 @@ The public API is small::
     for entry_id, data in bucket.ledger(26).read(3, 7):
         ...
 
-What neither this package names nor `ledgerfs.spark`, `ledgerfs.vfs` and `ledgerfs.errors` may change from one version to the next.
+The public API consists of the names of this package, `ledgerfs.spark`, `ledgerfs.vfs` and `ledgerfs.errors`; all else may change any time.
 The toolkit for clusters is the package `ledgerfs_cluster`.
-Importing ``ledgerfs.fsspec_impl`` is never needed: fsspec finds the protocol ``ledger`` by its entry point.
+Do not import ``ledgerfs.fsspec_impl``: fsspec finds the protocol ``ledger`` by its entry point.
 """
 
 from typing import TYPE_CHECKING

@@ -1,8 +1,8 @@
-"""Every exception that ledgerfs raises.
+"""All exceptions of ledgerfs.
 
-Each is an `OSError` with an errno, so that a kernel mount, fsspec and plain ``except OSError`` all understand it, and each names the
-object and, where there is one, the byte offset in it. None of them carries credentials. The last three never reach a user: the module that
-catches them raises one of the others, with the name of the entry or file.
+Each is an `OSError` with an errno, for kernel mounts, fsspec and plain ``except OSError``, and contains the object's key and, if known, the
+byte offset in it, but no credentials. The last three never reach a user: the module that catches them raises one of the others, with the
+name of the entry or file.
 """
 
 import difflib
@@ -71,12 +71,12 @@ __all__ = [
 
 
 class LedgerfsError(OSError):
-    """Base of all our errors.
+    """Base class of all errors of ledgerfs.
 
     Parameters
     ----------
     reason
-        What is wrong, and what to do, in a sentence without the object's name.
+        What is wrong and what to do, in a sentence without the object's name.
     key
         The object's key in the bucket, or the path in the tree.
     offset
@@ -85,9 +85,9 @@ class LedgerfsError(OSError):
     Attributes
     ----------
     path
-        The file of the tree that was being opened, if it failed because of another object; None otherwise.
+        The opened file of the tree, if it failed because of another object; None otherwise.
     exit_code
-        Of a command that it ends: 1 damage, 2 wrong usage, 3 storage, a broker or a lock that is unreachable or refuses.
+        Exit code of a command: 1 damage, 2 wrong usage, 3 storage, a broker or a lock that is unreachable or refuses.
 
     """
 
@@ -113,7 +113,7 @@ class LedgerfsError(OSError):
 
 
 def _rebuild(cls: type[LedgerfsError], reason: str, key: str | None, offset: int | None) -> LedgerfsError:
-    """Unpickle: the errors travel between processes (Spark, multiprocessing)."""
+    """Unpickle an error from another process (Spark, multiprocessing)."""
     return cls(reason, key=key, offset=offset)
 
 
@@ -124,11 +124,11 @@ class CorruptObjectError(LedgerfsError):
 
 
 class CorruptIndexError(CorruptObjectError):
-    """An index object (``…-index``) cannot be what Pulsar wrote."""
+    """An index object (``…-index``) differs from Pulsar's format."""
 
 
 class CorruptMetadataError(CorruptObjectError):
-    """Ledger metadata (protobuf) or a bookie's cookie does not parse, or lacks a field that each of them has."""
+    """Ledger metadata (protobuf) or a bookie's cookie does not parse, or lacks a required field."""
 
 
 class CorruptLedgerError(CorruptObjectError):
@@ -136,25 +136,25 @@ class CorruptLedgerError(CorruptObjectError):
 
 
 class MissingLedgerError(LedgerfsError):
-    """A topic lacks ledgers that belong to it, as other objects of the bucket show. Without this error the rest would look whole."""
+    """Ledgers of a topic are missing, as other objects of the bucket show; otherwise the topic would look complete."""
 
     exit_code = 1
 
 
 class UnplacedLedgersWarning(UserWarning):
-    """A bucket holds ledgers whose topic is unknown, or folders that may not be listed: topics may lack some ledgers."""
+    """A bucket has ledgers of unknown topic, or unlistable folders: topics may lack ledgers."""
 
 
 class UnreadableObjectsWarning(UserWarning):
-    """Objects that the store refuses were left out, as ``on_unreadable="skip"`` asks for: topics and ledgers may be missing."""
+    """Objects that the store refuses were skipped because of ``on_unreadable="skip"``: topics and ledgers may be missing."""
 
 
 class NamedSchemasWarning(UserWarning):
-    """Imported rows name versions of a schema themselves: their values will be read by the schemas that their new topic has of these."""
+    """Imported rows contain schema versions: readers will decode their values with the new topic's schemas of these versions."""
 
 
 class CorruptMessageError(CorruptObjectError):
-    """An entry that is not a valid message; it is named as ``ledger:entry``."""
+    """An entry that is not a valid message; the error contains ``ledger:entry``."""
 
     @classmethod
     def of(cls, ledger_id: int, entry_id: int, reason: str) -> "CorruptMessageError":
@@ -163,13 +163,13 @@ class CorruptMessageError(CorruptObjectError):
 
 
 class UnknownSchemaError(LedgerfsError):
-    """A topic whose schema is not known, or not in the version that is asked for."""
+    """The schema of a topic, or its requested version, is unknown."""
 
     code = errno.ENOENT
 
 
 class UndecodableValueError(LedgerfsError):
-    """A message whose value is not what its schema says, or whose schema is not known; it is named as ``ledger:entry``."""
+    """A message whose value does not match its schema, or whose schema is unknown; the error contains ``ledger:entry``."""
 
     exit_code = 1
 
@@ -180,7 +180,7 @@ class UndecodableValueError(LedgerfsError):
 
 
 class MessageTooLargeError(LedgerfsError):
-    """A message larger than the reader's limit, and otherwise sound as far as it was read; an option raises the limit."""
+    """A message larger than the reader's limit, without other damage as far as it was read; an option raises the limit."""
 
     code = errno.EMSGSIZE
 
@@ -208,14 +208,14 @@ class DecryptionError(LedgerfsError):
 
 
 class UnsupportedFormatError(LedgerfsError):
-    """A format that is known by name but not read, such as PIP-76 streaming objects (V2)."""
+    """A known format that ledgerfs does not read, such as PIP-76 streaming objects (V2)."""
 
     code = errno.ENOTSUP
     exit_code = 1
 
 
 class KafkaEntryError(UnsupportedFormatError):
-    """An entry that Kafka on Pulsar (KoP) wrote in Kafka's format (``entry.format=kafka``); it is sound, and named as ``ledger:entry``."""
+    """An undamaged entry of Kafka on Pulsar (KoP) in Kafka's format (``entry.format=kafka``); the error contains ``ledger:entry``."""
 
     @classmethod
     def of(cls, ledger_id: int, entry_id: int, reason: str) -> "KafkaEntryError":
@@ -226,7 +226,7 @@ class KafkaEntryError(UnsupportedFormatError):
 
 
 class StaleObjectError(LedgerfsError):
-    """The object was replaced since it was opened; opening it again shows the new one."""
+    """The object was replaced after it was opened; open it again to read the new one."""
 
     code = errno.ESTALE
     exit_code = 1
@@ -245,13 +245,13 @@ class BucketNotFoundError(NotFoundError):
 
 
 class ObjectNotFoundError(NotFoundError):
-    """An object that the bucket's listing or an index names does not exist."""
+    """An object of the bucket's listing or of an index does not exist."""
 
     exit_code = 1
 
 
 class AccessDeniedError(LedgerfsError, PermissionError):
-    """The store refused: credentials are missing, wrong, or not allowed to do this."""
+    """The store refused the request: credentials are missing, wrong, or lack the permission."""
 
     code = errno.EACCES
     exit_code = 3
@@ -262,11 +262,11 @@ class ArchivedObjectError(AccessDeniedError):
 
 
 class ExpiredCredentialsError(AccessDeniedError):
-    """The session token has expired, and the credentials that the machine has now are refused, too."""
+    """The session token has expired, and the store refuses the machine's current credentials, too."""
 
 
 class AuthenticationError(AccessDeniedError):
-    """A broker does not know who asks: a token is missing, wrong or expired."""
+    """A broker did not authenticate the client: a token is missing, wrong or expired."""
 
 
 class StoreError(LedgerfsError):
@@ -276,7 +276,7 @@ class StoreError(LedgerfsError):
 
 
 class WrongBodyError(StoreError):
-    """The store sent other bytes than asked for."""
+    """The store sent other bytes than requested."""
 
 
 class StoreUnreachableError(StoreError):
@@ -292,21 +292,21 @@ class StoreTimeoutError(StoreUnreachableError):
 
 
 class UncertainWriteError(StoreError):
-    """It is unknown whether a write was done: the store failed during it, and cannot be asked."""
+    """It is unknown whether a write succeeded: the store failed during it and does not answer."""
 
 
 class ObjectExistsError(LedgerfsError, FileExistsError):
-    """The object exists already; objects are never overwritten."""
+    """The object already exists; objects are never overwritten."""
 
     code = errno.EEXIST
 
 
 class LedgerExistsError(ObjectExistsError):
-    """The bucket has a ledger of this id already."""
+    """The bucket already has a ledger of this id."""
 
 
 class RefusedLedgerError(LedgerfsError):
-    """Entries that cannot be a ledger that a broker serves: none at all, gaps between them, one larger than a block."""
+    """Entries that cannot become a ledger for a broker: none at all, gaps between them, one larger than a block."""
 
     code = errno.EINVAL
 
@@ -323,35 +323,35 @@ class InvalidRowsError(LedgerfsError):
 
 
 class InvalidSchemaError(LedgerfsError):
-    """The schema of values is not what its type says, or not one that values can be read with."""
+    """The schema of values does not match its type, or cannot be used to read values."""
 
     code = errno.EINVAL
 
 
 class CorruptSchemaFileError(CorruptObjectError):
-    """An object among the saved schemas that is torn, damaged, or none that ledgerfs wrote."""
+    """An object among the saved schemas is torn, damaged, or not written by ledgerfs."""
 
 
 class SchemaConflictError(LedgerfsError):
-    """One version of a topic has different schemas: those of two clusters, saved in one place, or one that rows are to be written with."""
+    """A schema version of a topic has different schemas: from two clusters saved in one place, or the one for rows to write."""
 
     code = errno.EEXIST
 
 
 class UnsupportedWriteError(LedgerfsError):
-    """A write that this store, or ledgerfs, cannot do."""
+    """A write that this store, or ledgerfs, does not support."""
 
     code = errno.ENOTSUP
 
 
 class CacheWriteError(LedgerfsError):
-    """A file that is rendered before it is read cannot be written to the cache folder, usually since that is full."""
+    """A materialized file cannot be written to the cache folder, usually since that is full."""
 
     code = errno.ENOSPC
 
 
 class ExportFolderError(LedgerfsError):
-    """The folder of an export cannot be written, another export or an import is at it, or it may lack rows that are to be imported."""
+    """The folder of an export cannot be written, is in use by another export or import, or may lack rows to import."""
 
     @classmethod
     def of(cls, error: OSError, path: object) -> "ExportFolderError":
@@ -367,7 +367,7 @@ class IncompleteCopyError(LedgerfsError):
     Attributes
     ----------
     report
-        What became of each (`ledgerfs.writing.copy_ledgers.CopyReport`); None in another process.
+        The result for each ledger (`ledgerfs.writing.copy_ledgers.CopyReport`); None in another process.
 
     """
 
@@ -386,31 +386,31 @@ class ReadOnlyError(LedgerfsError):
 
 
 class IsADirectoryPathError(LedgerfsError, IsADirectoryError):
-    """A file was asked for, the path is a directory."""
+    """The path of a requested file is a directory."""
 
     code = errno.EISDIR
 
 
 class NotADirectoryPathError(LedgerfsError, NotADirectoryError):
-    """A directory was asked for, the path is a file."""
+    """The path of a requested directory is a file."""
 
     code = errno.ENOTDIR
 
 
 class NameTooLongError(LedgerfsError):
-    """A file was not copied here, since its name is longer than the local file system allows."""
+    """A file was not copied, since its name is too long for the local file system."""
 
     code = errno.ENAMETOOLONG
 
 
 class EntryRangeError(LedgerfsError):
-    """Entries were asked for that the ledger does not have."""
+    """Requested entries are not in the ledger."""
 
     code = errno.EINVAL
 
 
 class InvalidNameError(LedgerfsError):
-    """A name that Pulsar would not accept, of a topic, a managed ledger, a ledger or a message, or that a new ledger must not have."""
+    """A name (of a topic, managed ledger, ledger or message) that Pulsar rejects, or that a new ledger must not have."""
 
     code = errno.EINVAL
 
@@ -449,17 +449,17 @@ class MountpointError(LedgerfsError):
 
 
 class MountFailedError(LedgerfsError):
-    """The system refuses to mount, or lacks what mounting needs."""
+    """The system refuses to mount, or lacks a requirement for it."""
 
     code = errno.EINVAL
 
 
 class MountError(OSError):
-    """An answer to the kernel: an errno alone."""
+    """An answer to the kernel: only an errno."""
 
 
 class DecompressionError(ValueError):
-    """A payload that does not decompress to what its metadata claims; the caller adds the entry's name."""
+    """A payload whose decompression does not match its metadata; the caller adds the entry's name."""
 
 
 class LineError(ValueError):

@@ -1,4 +1,4 @@
-"""Names that a package exports, imported when they are first used (PEP 562): importing the package alone costs nothing."""
+"""Lazy exports of a package (PEP 562): names are imported on first use, so that the import of the package is fast."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -11,9 +11,9 @@ def lazy_exports(package: str, places: Mapping[str, str]) -> tuple[Callable[[str
     Parameters
     ----------
     package
-        Its name.
+        The name of the package.
     places
-        The module that each exported name is in; for an exported module, its own name.
+        The module of each exported name; for an exported module, its own name.
 
     """
 

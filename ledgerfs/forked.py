@@ -1,7 +1,7 @@
-"""Fork safety, in one place: what a forked child cannot share with its parent starts again there.
+"""Fork safety: reset objects that a forked child cannot share with its parent.
 
-A child has none of its parent's threads. A lock that another thread held, or a read that another thread would complete, would block it for
-ever, and on a connection both would speak at once.
+A child has none of its parent's threads. A lock that another thread held, or a read that another thread would complete, would block the
+child forever, and both would send on one connection.
 """
 
 import os
@@ -16,12 +16,12 @@ class Inherited(Protocol):
     """An object that a forked child cannot use as it is."""
 
     def after_fork(self) -> None:
-        """Start again, in a forked child, while it has one thread. Must not wait, nor touch locks and futures of the parent."""
+        """Reset the object in a forked child, while it has one thread. Must not wait, nor use locks and futures of the parent."""
         ...
 
 
 class ForkLock:
-    """A re-entrant lock for ``with``, which is free in a forked child."""
+    """A re-entrant lock for ``with``; free in a forked child."""
 
     __slots__ = ("__weakref__", "_lock")
 
@@ -30,7 +30,7 @@ class ForkLock:
         _locks.add(self)
 
     def renew(self) -> None:
-        """Forget who holds the lock."""
+        """Replace the lock by a free one."""
         self._lock = threading.RLock()
 
     def __enter__(self) -> None:
@@ -43,12 +43,12 @@ class ForkLock:
 
 
 def start_again_in_child(one: Inherited) -> None:
-    """Have `Inherited.after_fork` called in each forked child, as long as the object exists."""
+    """Call `Inherited.after_fork` in each forked child, while the object exists."""
     _inherited.add(one)
 
 
 def run_in_child(function: Callable[[], None]) -> Callable[[], None]:
-    """Have a function called in each forked child, before the objects of `start_again_in_child`."""
+    """Call a function in each forked child, before the objects of `start_again_in_child`."""
     _functions.append(function)
     return function
 
@@ -63,7 +63,7 @@ def _after_fork() -> None:
         lock.renew()
     for function in _functions:
         function()
-    # The list keeps all of them until each has started again: dropping one may use another.
+    # The list keeps all objects alive until each is reset, since the finalizer of one may use another.
     inherited = list(_inherited)
     for one in inherited:
         one.after_fork()

@@ -1,1 +1,1 @@
-"""A bucket as a user sees it: opening it, its topics and ledgers, catalogs kept on disk, and how it is cut into parts."""
+"""The user's view of a bucket: open it, its topics and ledgers, cached catalogs, and partitions."""

@@ -1,4 +1,4 @@
-"""A bucket as a user sees it: its topics and ledgers."""
+"""The user's view of a bucket: its topics and ledgers."""
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -70,7 +70,7 @@ class ReaderPool:
 
 
 class Bucket:
-    """An opened bucket. The first use loads the catalog, which is kept until `refresh`; before that the store is asked nothing.
+    """An opened bucket. The first use loads the catalog, which stays until `refresh`; earlier it sends no request to the store.
 
     Safe in threads and after a fork; pickles without its catalog.
 
@@ -81,7 +81,7 @@ class Bucket:
     cache_dir, scan_options, catalog_max_age, layout, on_unreadable
         As in `open_bucket`.
     identity
-        Names the bucket among all others, for the catalog on disk; None to keep none there.
+        Identity of the bucket, for the cached catalog; None for no cache.
 
     """
 
@@ -97,7 +97,7 @@ class Bucket:
         "source",
     )
 
-    def __init__(  # noqa: PLR0917  (pickles hand them on by position)
+    def __init__(  # noqa: PLR0917  (pickles pass them by position)
         self,
         place: RawStore | Source,
         cache_dir: str | None = None,
@@ -141,88 +141,88 @@ class Bucket:
         return list(names_shown(self, _FOR_OTHER_ROOMS))
 
     def _repr_html_(self) -> str:
-        """Return a table of the topics, if the catalog is loaded: showing a bucket in a notebook does not list it."""
+        """Return a table of the topics, if the catalog is loaded; never lists the bucket."""
         catalog = self.listed_catalog
         return TopicInfos([] if catalog is None else catalog.topics(), repr(self))._repr_html_()
 
     @property
     def identity(self) -> str | None:
-        """Names the bucket among all others, in any process: its URL and a digest (`identity_of`), without credentials.
+        """The bucket's identity in all processes: its URL and a digest (`identity_of`), without credentials.
 
-        None if it cannot be named; such a bucket equals no other one, not even itself in another process.
+        None if it has none; such a bucket is not equal to any bucket of another process.
         """
         identity: str | None = self._options[3]
         return identity
 
     @property
     def cache_dir(self) -> str | None:
-        """The folder for what is kept on disk that was given to `open_bucket`."""
+        """The folder of the disk cache, as given to `open_bucket`."""
         cache_dir: str | None = self._options[0]
         return cache_dir
 
     @property
     def scan_options(self) -> ScanOptions:
-        """Options of the scans that the tree's table files are made from."""
+        """Options of the scans for the tree's table files."""
         scan_options: ScanOptions = self._options[1]
         return scan_options
 
     @property
     def layout(self) -> str:
-        """What the bucket is read in, as `open_bucket` was told."""
+        """The layout, as given to `open_bucket`."""
         layout: str = self._options[4]
         return layout
 
     @property
     def on_unreadable(self) -> OnUnreadable:
-        """What happens to objects that the store refuses: the argument of `open_bucket`."""
+        """The handling of objects that the store refuses, as given to `open_bucket`."""
         on_unreadable: OnUnreadable = self._options[5]
         return on_unreadable
 
     @property
     def catalog(self) -> Catalog:
-        """The table of all ledgers; the first use costs a listing, and a GET for each index that no process has read before."""
+        """The table of all ledgers; the first use sends a listing, and a GET for each index that is not in the cached catalog."""
         return self.load_catalog()
 
     def load_catalog(self, progress: Progress | None = None, *, listed: bool = False) -> Catalog:
-        """Return the catalog, loaded on first use; ``progress`` is told how far that is.
+        """Return the catalog, loaded on first use; calls ``progress`` meanwhile.
 
-        With ``listed`` the bucket is listed even if another process has just done so. Raises `NotFoundError` (no such bucket),
-        `AccessDeniedError` (also for a folder in it that may not be listed, since ledgers may be there), `StoreError`.
+        With ``listed``, lists the bucket even if another process has just done so. Raises `NotFoundError` (no such bucket),
+        `AccessDeniedError` (also for an unlistable folder in it, which may have ledgers), `StoreError`.
         """
         return self._catalog.load(progress, listed=listed)
 
     def load_to_name_topics(self, progress: Progress | None = None) -> Catalog:
         """Return the catalog as `load_catalog` does, but only to name topics.
 
-        A folder that may not be listed, and in which no ledger is known, is a warning (`UnplacedLedgersWarning`).
+        Warns (`UnplacedLedgersWarning`) of an unlistable folder without known ledgers, instead of raising.
         """
         return self._catalog.load_to_name_topics(progress)
 
     def refresh(self, progress: Progress | None = None) -> Catalog:
-        """List the bucket again; only new and changed indexes are read. Until it is done, other threads use the old catalog.
+        """List the bucket again and read new and changed indexes; meanwhile other threads use the old catalog.
 
         Raises as `load_catalog`.
         """
         return self._catalog.refresh(progress)
 
     def survey(self, progress: Progress | None = None) -> Catalog:
-        """List the bucket as `refresh` does, for whoever tells of folders that may not be listed, and decides nothing by the rest."""
+        """List the bucket as `refresh` does, but return the catalog even if folders cannot be listed; use it only for reports."""
         return self._catalog.survey(progress)
 
     def list_to_write(self, progress: Progress | None = None) -> Catalog:
-        """List the bucket again, in every layout: by this is decided what may be written.
+        """List the bucket again, in every layout, to check what may be written.
 
-        Raises `UnsupportedWriteError` for a bucket that is read only in layouts that ledgerfs does not write, else as `refresh`.
+        Raises `UnsupportedWriteError` for a bucket that is opened only in layouts that ledgerfs does not write, else as `refresh`.
         """
         return self._catalog.list_to_write(progress)
 
     def list_all(self, progress: Progress | None = None) -> Catalog:
-        """List the bucket again, in every layout, whichever it is read in; raises as `refresh`."""
+        """List the bucket again in every layout, not only in the opened one; raises as `refresh`."""
         return self._catalog.list_all(progress)
 
     @property
     def listed_catalog(self) -> Catalog | None:
-        """The catalog that was loaded last, however old; None before that. Costs no request; decide nothing by it."""
+        """The catalog that was loaded last, of any age, or None; sends no request. Do not use it for decisions."""
         return self._catalog.last
 
     @property
@@ -237,7 +237,7 @@ class Bucket:
 
     @property
     def objects(self) -> ObjectSource:
-        """Its objects; raises `UnsupportedWriteError` for a source that has none, in which nothing can be stored."""
+        """Its objects; raises `UnsupportedWriteError` for a source without objects, which cannot store anything."""
         if not isinstance(self.source, ObjectSource):
             raise UnsupportedWriteError(f"nothing is written to {self.source.what} here", key=self.url)
         return self.source
@@ -249,7 +249,7 @@ class Bucket:
 
     @property
     def raw_store(self) -> RawStore:
-        """The store itself, without a cache, with its write side; raises as `objects`."""
+        """The underlying store, without a cache, with its write side; raises as `objects`."""
         return self.objects.raw_store
 
     def expire(self) -> None:
@@ -257,7 +257,7 @@ class Bucket:
         self._catalog.expire()
 
     def attached(self, make: "Callable[[Bucket], _T]") -> "_T":
-        """Return an object that a room above attaches to this bucket for the bucket's life; ``make`` is called once, on first use."""
+        """Return an object that a higher layer attaches to this bucket for its lifetime; calls ``make`` once, on first use."""
         with self._lock:
             if make not in self._attached:
                 self._attached[make] = make(self)
@@ -265,63 +265,63 @@ class Bucket:
             return found
 
     def stats(self) -> TrafficStats:
-        """Return counts of requests to the store, bytes, hits and retries, through this bucket in this process."""
+        """Return this process's counts of requests, bytes, hits and retries through this bucket."""
         return self.source.traffic.stats()
 
     def topics(self) -> list[TopicInfo]:
-        """Return a `TopicInfo` of each topic, sorted by name: a list, which notebooks show as a table."""
+        """Return a list of `TopicInfo`, sorted by name; notebooks show it as a table."""
         return TopicInfos(self.catalog.topics(), repr(self))
 
     def topic(self, name: str) -> "Topic":
         """Return a topic by its name (``persistent://tenant/namespace/topic`` or ``tenant/namespace/topic``).
 
-        The name of a partitioned topic gives all its partitions as one topic, unless ledgers have exactly that name: then these. Raises
+        For the name of a partitioned topic, returns all partitions as one topic, unless ledgers have exactly that name. Raises
         `NotFoundError`, with the nearest names, if the bucket has no ledger of it, and `InvalidNameError` for an invalid name.
         """
         found = named_topic(self.catalog, name)
         return Topic(self, found.managed_ledger, is_partitioned=found.is_partitioned)
 
     def ledger(self, ledger_id: int, *, topic: str | None = None, uuid: str | None = None) -> LedgerReader:
-        """Return a ledger by its id: of several copies the newest complete one, or the one that ``uuid`` names.
+        """Return a ledger by its id: the newest complete copy, or the one with ``uuid``.
 
-        Raises `NotFoundError`, `MissingLedgerError` (the bucket has only a part of it), and `AmbiguousLedgerError` if several topics have
-        this id and ``topic`` is not given.
+        Raises `NotFoundError`, `MissingLedgerError` (the ledger is incomplete), and `AmbiguousLedgerError` if several topics have this id
+        and ``topic`` is not given.
         """
         managed_ledgers = None if topic is None else self.topic(topic).managed_ledgers
         return self._readers.reader(self.catalog.find(ledger_id, managed_ledgers, uuid))
 
     def reader(self, ref: LedgerRef) -> LedgerReader:
-        """Return the reader of one row of the catalog, which may be any copy."""
+        """Return the reader of one row of the catalog, of any copy."""
         return self._readers.reader(ref)
 
     def uncached_reader(self, ref: LedgerRef) -> LedgerReader:
-        """Return a reader of one row of the catalog, in any layout, that asks the place for every byte, past all caches."""
+        """Return a reader of one row of the catalog, in any layout, that reads every byte from the source, without caches."""
         return self.source.uncached().open_ledger(ref)
 
     def readers_of(self, managed_ledger: str | None, catalog: Catalog) -> list[LedgerReader]:
-        """Return the ledgers of one managed ledger in a catalog of this bucket, ascending by id, each once."""
+        """Return the ledgers of one managed ledger in a catalog of this bucket, ascending by id, without further copies."""
         return [self._readers.reader(ref) for ref in catalog.refs_of(managed_ledger) if ref.copy == 0]
 
     def schemas_of(self, topic: str) -> "TopicSchemas":
-        """Return the schemas of a topic that are saved in the bucket, given by hand, or a living cluster's own: read anew by each call.
+        """Read the schemas of a topic: saved in the bucket, given by hand, or those of a live cluster.
 
         Raises as `ledgerfs.bucket.known_schemas.KnownSchemas.versions`.
         """
-        # These read JSON of schemas, which most topics' bytes do not need.
+        # Imported late, since most reads need no schemas.
         from ledgerfs.bucket.known_schemas import KnownSchemas
         from ledgerfs.formats.schemas.schema_versions import TopicSchemas
 
         try:
             versions = KnownSchemas(self).versions(topic)
         except InvalidNameError:
-            # Ledgers that are no topic's have none: nothing can be saved for such a name.
+            # A managed ledger outside of all topics cannot have schemas.
             versions = ()
         return TopicSchemas.of(versions, are_of_cluster=self.source.keeps_schemas)
 
     def warn_of_unplaced(self, managed_ledgers: Iterable[str | None], catalog: Catalog) -> None:
         """Warn (`UnplacedLedgersWarning`) of ledgers that may belong to these topics, once for each catalog and topic.
 
-        That are those of unknown topic (None), of which each warning tells, and those of the topics that are being written.
+        These are all ledgers of unknown topic (None), and the topics' ledgers that are being written.
         """
         with self._lock:
             if self._warned[0] is not catalog:

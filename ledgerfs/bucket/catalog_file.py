@@ -1,7 +1,7 @@
-"""The catalog of a bucket as a file: raw tables, so that a million ledgers load as fast as the disk reads them.
+"""The cached catalog of a bucket: a file of raw tables, so that a million ledgers load at the speed of the disk.
 
-Each choice of layouts has a file of its own. Bad indexes are not in it: the next listing finds them again, and a catalog with bad indexes
-is never used without a listing.
+Each set of layouts has a separate file. It omits damaged indexes: the next listing finds them again, and a catalog with damaged indexes is
+never used without a listing.
 """
 
 import json
@@ -24,7 +24,7 @@ from ledgerfs.catalog.missing_ledgers import GAP, UNKNOWN
 from ledgerfs.catalog.remains import Kept, OtherKeys
 from ledgerfs.errors import InvalidOptionError
 
-_HEADER = Struct("<qQ")  # when it was listed, ms since 1970; bytes of text
+_HEADER = Struct("<qQ")  # time of the listing, ms since 1970; bytes of text
 _TABLES = {"ledgers": LEDGER, "lost": LEDGER, "gaps": GAP}
 _LAYOUT = (6, *(kind.descr for kind in _TABLES.values()))
 _NEVER = -1
@@ -32,11 +32,11 @@ _MAX_AGE_VARIABLE = "LEDGERFS_CATALOG_MAX_AGE"
 _COMPARED = 4 << 20
 
 REWRITE_SECONDS = 60.0
-"""A catalog with the same tables as the file, and a later time, is written only after so many seconds."""
+"""Least age in seconds of a file that is rewritten only for a later time of listing, with the same tables."""
 
 
 def max_age_of(given: float | None) -> float:
-    """Return how many seconds old a listing may be: by the option, else by the environment, else 0. Raises `InvalidOptionError`."""
+    """Return the maximum age of a listing in seconds: by the option, else the environment, else 0. Raises `InvalidOptionError`."""
     text = os.environ.get(_MAX_AGE_VARIABLE) or "0"
     place = "catalog_max_age" if given is not None else _MAX_AGE_VARIABLE
     try:
@@ -49,23 +49,23 @@ def max_age_of(given: float | None) -> float:
 
 
 class ListedCatalog(NamedTuple):
-    """A catalog, and when the bucket was listed for it, ms since 1970; negative if it must not be used without a listing."""
+    """A catalog, and the time of its listing, ms since 1970; negative if it must not be used without a listing."""
 
     catalog: Catalog
     listed_ms: int
 
 
 class CatalogFile:
-    """The kept catalog of one bucket.
+    """The cached catalog of one bucket.
 
     Parameters
     ----------
     files
-        Where it is.
+        The folder of the file.
     identity
-        The bucket's (`Bucket.identity`).
+        The bucket's identity (`Bucket.identity`).
     layouts
-        Names of those that it is listed in: in others it has other ledgers.
+        Names of the layouts of the listing; with others the bucket has other ledgers.
 
     """
 
@@ -76,7 +76,7 @@ class CatalogFile:
         self._last: ListedCatalog | None = None
 
     def load(self, max_age: float | None = None) -> Catalog | None:
-        """Return the kept catalog; with ``max_age`` only if it was listed less than so many seconds ago. Otherwise None."""
+        """Return the cached catalog, or None; with ``max_age`` only if it was listed less than so many seconds ago."""
 
         def parse(descriptor: int, size: int) -> ListedCatalog | None:
             listed_ms, text_bytes = _HEADER.unpack(os.pread(descriptor, _HEADER.size, 0))
@@ -91,7 +91,7 @@ class CatalogFile:
         return loaded.catalog
 
     def save(self, catalog: Catalog, listed_ms: int) -> None:
-        """Keep a catalog, if it differs from the one in the file."""
+        """Write a catalog, if it differs from the one in the file."""
         listed = ListedCatalog(
             catalog, listed_ms if all(one.is_lasting for one in catalog.remains.values()) else _NEVER
         )
@@ -110,7 +110,7 @@ class CatalogFile:
 
 
 def _is_younger(listed_ms: int, max_age: float) -> bool:
-    """Whether a time is less than so many seconds ago; a time in the future (the clock was set back) is not."""
+    """Return whether a time is less than so many seconds ago; false for a time in the future (the clock was set back)."""
     return listed_ms >= 0 and 0 <= time.time() - listed_ms / 1000 < max_age
 
 
@@ -131,7 +131,7 @@ def _is_same(left: Table, right: Table) -> bool:
 
 
 def _kept_of(catalog: Catalog) -> Iterator[tuple[int, Kept]]:
-    """Yield each layout's number and what is kept of its remains."""
+    """Yield the number of each layout, and its other objects in cached form."""
     for number, remains in sorted(catalog.remains.items()):
         yield number, layout_rows(number).kept(remains)
 
@@ -142,7 +142,7 @@ def _tables_of(catalog: Catalog) -> list[Table]:
 
 
 def _text_of(catalog: Catalog) -> bytes:
-    """Return everything except the tables as text, with the number of rows of each table."""
+    """Return everything but the tables as JSON, with the number of rows of each table."""
     others = {kind: (count, catalog.others.names[kind]) for kind, count in catalog.others.counts.items()}
     rows = [getattr(catalog, name).size for name in _TABLES]
     remains = [
@@ -153,7 +153,7 @@ def _text_of(catalog: Catalog) -> bytes:
 
 
 def _read(descriptor: int, size: int, text_bytes: int) -> Catalog:
-    """Read what `CatalogFile.save` wrote; raises `ValueError` if it contradicts itself."""
+    """Read the output of `CatalogFile.save`; raises `ValueError` if it is inconsistent."""
     if text_bytes > size - _HEADER.size:
         raise ValueError("its size and its text differ")
     text = np.empty(text_bytes, np.uint8)

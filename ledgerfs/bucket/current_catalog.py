@@ -1,4 +1,4 @@
-"""The catalog of an opened bucket: listed on first use, kept in memory and on disk, listed again when it is out of date."""
+"""The catalog of an opened bucket: listed on first use, cached in memory and on disk, listed again when it expires."""
 
 import time
 import warnings
@@ -19,31 +19,31 @@ OnUnreadable = Literal["raise", "skip"]
 
 
 class CatalogFiles(NamedTuple):
-    """Where a bucket's catalogs are kept on disk: the one it is read with, and the one of all layouts, which writers look at."""
+    """The cached catalogs of a bucket: the one for reads, and the one of all layouts for writers."""
 
     current: CatalogFile
     whole: CatalogFile
 
     @classmethod
     def of(cls, files: DiskFiles, identity: str, source: Source) -> "CatalogFiles":
-        """Return the files of a source that is read in some layouts: a catalog answers for no others."""
+        """Return the files of a source, by the layouts in which it is read."""
         whole = _in_every_layout(source).layouts
         return cls(CatalogFile(files, identity, source.layouts), CatalogFile(files, identity, whole))
 
 
 class CurrentCatalog:
-    """The catalog of one bucket, in the layouts it is read in. Safe in threads and after a fork.
+    """The catalog of one bucket, in its opened layouts. Safe in threads and after a fork.
 
     Parameters
     ----------
     source
-        What is listed.
+        The source to list.
     max_age
-        How old a catalog may be, in seconds, that another process has listed.
+        Maximum age of another process's listing, s.
     files
-        Where catalogs are kept on disk; None to keep nothing there.
+        The cached catalogs; None for no disk cache.
     on_unreadable
-        ``skip`` leaves out what the store refuses, with a warning; ``raise`` raises its error.
+        ``skip`` omits objects that the store refuses, with a warning; ``raise`` raises its error.
 
     """
 
@@ -81,7 +81,7 @@ class CurrentCatalog:
 
     @property
     def last(self) -> Catalog | None:
-        """The catalog that was loaded last, however old; None before that."""
+        """The catalog that was loaded last, of any age, or None."""
         return self._catalog
 
     def expire(self) -> None:
@@ -89,22 +89,22 @@ class CurrentCatalog:
         self._expired = True
 
     def load(self, progress: Progress | None = None, *, listed: bool = False) -> Catalog:
-        """Return the catalog, loaded on first use; with ``listed`` not one that only another process has listed.
+        """Return the catalog, loaded on first use; with ``listed``, do not use another process's listing.
 
-        Raises `NotFoundError` (no such bucket), `AccessDeniedError` (also for a folder in which ledgers may be), `StoreError`.
+        Raises `NotFoundError` (no such bucket), `AccessDeniedError` (also for a folder that may have ledgers), `StoreError`.
         """
         known = self._known(listed=listed)
         if known is not None:
             return known
         with self._listing:
-            # Another thread may have listed it meanwhile.
+            # Another thread may have listed the bucket meanwhile.
             known = self._known(listed=listed)
             return self._list(progress) if known is None else known
 
     def load_to_name_topics(self, progress: Progress | None = None) -> Catalog:
-        """Return the catalog as `load` does, but with a warning for folders that could not be listed and are perhaps of others.
+        """Return the catalog as `load` does, but only warn of unlistable folders without known ledgers.
 
-        Nothing may be read or written by it: topics may have ledgers in these folders.
+        Do not read or write by this catalog: topics may have ledgers in these folders.
         """
         known = self._known(listed=False)
         if known is not None:
@@ -117,7 +117,7 @@ class CurrentCatalog:
         return catalog
 
     def refresh(self, progress: Progress | None = None) -> Catalog:
-        """List the bucket again, while other threads use the old catalog; raises as `load`."""
+        """List the bucket again; meanwhile other threads use the old catalog; raises as `load`."""
         with self._listing:
             return self._list(progress)
 
@@ -127,7 +127,7 @@ class CurrentCatalog:
             return self._survey(progress)
 
     def list_to_write(self, progress: Progress | None = None) -> Catalog:
-        """List the bucket again, in every layout: what may be written is decided by this.
+        """List the bucket again, in every layout, to check what may be written.
 
         Raises as `Source.require_writable`, otherwise as `load`.
         """
@@ -135,7 +135,7 @@ class CurrentCatalog:
         return self.list_all(progress)
 
     def list_all(self, progress: Progress | None = None) -> Catalog:
-        """List the bucket again, in every layout, whichever it is read in; raises as `load`, also for what reading may skip."""
+        """List the bucket again, in every layout; raises as `load`, also for objects that reads may skip."""
         whole = _in_every_layout(self._source)
         if whole is self._source:
             with self._listing:
@@ -144,7 +144,7 @@ class CurrentCatalog:
                 return catalog
         with self._listing:
             listed_ms = _now_ms()
-            # What it is read in is listed again when it is next used.
+            # The next read lists the opened layouts again.
             self.expire()
             if self._whole is None and self._files is not None:
                 self._whole = self._files.whole.load()
@@ -156,7 +156,7 @@ class CurrentCatalog:
             return catalog
 
     def _known(self, *, listed: bool) -> Catalog | None:
-        """Return the catalog if it is young enough."""
+        """Return the catalog if it has not expired."""
         with self._lock:
             if self._catalog is None and not (self._expired or listed) and self._max_age > 0:
                 kept = self._kept(self._max_age)
@@ -168,7 +168,7 @@ class CurrentCatalog:
         return self._checked(self._survey(progress))
 
     def _checked(self, catalog: Catalog) -> Catalog:
-        """Return a catalog for readers; raises for what the store refused, or warns if readers leave it out."""
+        """Return a catalog for readers; raises for objects that the store refused, or warns if readers skip them."""
         if not catalog.skips_refused:
             catalog.require_readable()
         elif refused := catalog.refused():
@@ -181,7 +181,7 @@ class CurrentCatalog:
         with self._lock:
             listed_ms = _now_ms()
             previous = self._kept() if self._catalog is None else self._catalog
-            # Objects that are written while the bucket is listed may be missing in the listing.
+            # A listing may lack objects that are written meanwhile.
             self._expired = False
         try:
             catalog = self._as_read(self._source.list_ledgers(previous, progress))

@@ -1,4 +1,4 @@
-"""Following a topic of a living cluster: what its source looks with, partition by partition."""
+"""Follow a topic of a live cluster, partition by partition."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ _NOT_FOLLOWED = {
     "limit": "following has no end",
     "order": "messages of partitions are shown as they come",
 }
-"""Options of scans that following does not have, and the reasons."""
+"""Scan options that following does not support, with the reasons."""
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 def following(
     bucket: "Bucket", named: NamedTopic, options: ScanOptions, start: "StartAt", *, poll_s: float, patience_s: float
 ) -> "Following":
-    """Return the iterator of `Topic.follow` over a managed ledger, or those of partitions.
+    """Return the iterator of `Topic.follow` over a managed ledger, or over those of partitions.
 
-    Raises `InvalidOptionError` where nothing can be followed, and for options that need an end.
+    Raises `InvalidOptionError` for a source that cannot be followed, and for options that need an end.
     """
     # This imports pyarrow and numba, which listing and copying do not need.
     from ledgerfs.scan.following import Followed, Following
@@ -58,7 +58,7 @@ def following(
 
 
 def require_following(bucket: "Bucket") -> None:
-    """Raise `InvalidOptionError` for a bucket, in which nothing grows."""
+    """Raise `InvalidOptionError` for a bucket, which gets only whole ledgers."""
     list(_tails(bucket, [None]))
 
 

@@ -1,4 +1,4 @@
-"""All that is known of the schemas of a bucket's topics: what is saved in it, given by hand, and what a living cluster itself has."""
+"""The schemas of topics: saved in the bucket, given by hand, or from a live cluster."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 _THREADS = 8
 
 OnDamage = Callable[[str, LedgerfsError], None]
-"""Is told of a topic whose schemas cannot be read, and why."""
+"""Called with a topic whose schemas cannot be read, and the error."""
 
 
 class KnownSchemas:
-    """`ledgerfs.schemas.saved_schemas.SchemaStore` of a bucket or living cluster.
+    """`ledgerfs.schemas.saved_schemas.SchemaStore` of a bucket or live cluster.
 
     All methods raise as those of `SavedSchemas`, and as `ledgerfs.catalog.source.Source.schema_versions`.
     """
@@ -31,28 +31,28 @@ class KnownSchemas:
 
     @property
     def source(self) -> str:
-        """Where schemas are saved in the bucket; the URL of a cluster."""
+        """The folder of saved schemas in the bucket; the URL of a cluster."""
         return self._bucket.url if self._saved is None else self._saved.source
 
     def versions(self, topic: str) -> tuple[SchemaVersion, ...]:
-        """Return all that is known of a topic."""
+        """Return all known versions of a topic's schema."""
         return self._bucket.source.schema_versions(topic) if self._saved is None else self._saved.versions(topic)
 
     def version(self, topic: str, number: int) -> tuple[SchemaVersion, ...]:
-        """Return what is known of one number."""
+        """Return the known versions with one number."""
         return tuple(one for one in self.versions(topic) if one.version == number)
 
     def topics(self) -> list[str]:
-        """Return the topics whose schemas the cluster itself has, sorted; none for a bucket."""
+        """Return the topics with schemas in the cluster itself, sorted; none for a bucket."""
         return list(self._bucket.source.schema_topics())
 
     def all_versions(self, on_damage: OnDamage) -> dict[str, tuple[SchemaVersion, ...]]:
-        """Return what is known of each topic, by the topics' names, sorted; without those of the cluster's that are damaged."""
+        """Return the known versions by topic, sorted by name, without topics of the cluster whose schemas are damaged."""
         found = self.versions_of(self.topics(), on_damage) if self._saved is None else self._saved.all_versions()
         return {name: found[name] for name in sorted(found) if found[name]}
 
     def versions_of(self, topics: Sequence[str], on_damage: OnDamage) -> dict[str, tuple[SchemaVersion, ...]]:
-        """Return what is known of topics, some read at a time; those whose schemas are damaged are left out, and ``on_damage`` is told."""
+        """Return the known versions by topic, with concurrent reads; omits topics with damaged schemas, and calls ``on_damage``."""
         found: dict[str, tuple[SchemaVersion, ...]] = {}
         for name, versions in zip(
             topics, ordered_map(self._tried, topics, _THREADS, "ledgerfs-schemas-of"), strict=True
@@ -70,7 +70,7 @@ class KnownSchemas:
             return error
 
     def require_place(self) -> None:
-        """Raise `BucketNotFoundError` if the bucket or cluster is not there: nothing is known of it either."""
+        """Raise `BucketNotFoundError` if the bucket or cluster does not exist."""
         if self._saved is None:
             self._bucket.load_catalog()
         else:

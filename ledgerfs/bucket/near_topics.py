@@ -1,4 +1,4 @@
-"""The topics whose names are nearest to a misspelt one."""
+"""Find the topic names nearest to a misspelt one."""
 
 from collections.abc import Collection, Sequence
 from difflib import SequenceMatcher
@@ -11,20 +11,20 @@ from ledgerfs.formats.topic_names import split_partition
 
 _MOST_NAMED = 3
 _LONGEST = 400
-"""Longer names are not compared: Pulsar has none that long, but objects may say anything."""
+"""Longer names are not compared: Pulsar has none that long, but a damaged object may."""
 _LOOKED_AT = 64
-"""So many names are compared letter by letter: those that have nearly the same letters, in any order."""
+"""Number of names that are compared letter by letter: those with the most similar letters, in any order."""
 _STEP = 1 << 16
 _KINDS = 32
 """Kinds of letters: the lower five bits of a byte, so that ``A`` counts as ``a``."""
 _DIFFERENCE = 0.4
-"""This share of the letters of both local names may be missing in the other one, as for `difflib.get_close_matches`."""
+"""Largest share of the letters of both local names that the other one may lack, as for `difflib.get_close_matches`."""
 
 _Counts = npt.NDArray[np.int64]
 
 
 def nearest_names(wanted: str, names: Collection[str | None]) -> list[str]:
-    """Return at most three managed-ledger names near ``wanted``, nearest first: with nearly its letters, or in another namespace.
+    """Return at most three managed-ledger names near ``wanted``, nearest first: similar ones, or equal ones in another namespace.
 
     Partitions count as their topic. A hundred thousand names take some tenths of a second.
     """
@@ -53,7 +53,7 @@ def _local(name: str) -> str:
 
 
 def _of_like_letters(wanted: str, names: Sequence[str]) -> list[str]:
-    """Return the names whose counts of letters differ least from those of ``wanted``; the names themselves differ at least as much."""
+    """Return the names whose letter counts differ least from those of ``wanted``, a lower bound of the difference of the names."""
     counted = _letters([wanted])
     parts = (names[start : start + _STEP] for start in range(0, len(names), _STEP))
     different = [np.abs(_letters(part) - counted).sum(axis=1) for part in parts]
@@ -64,7 +64,7 @@ def _of_like_letters(wanted: str, names: Sequence[str]) -> list[str]:
 
 
 def _letters(names: Sequence[str]) -> _Counts:
-    """Return a row for each name: how often it has each kind of letter."""
+    """Return a row for each name with its count of each kind of letter."""
     texts = [name.encode("utf-8", "surrogatepass") for name in names]
     rows = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
     kinds = np.frombuffer(b"".join(texts), np.uint8) % _KINDS

@@ -1,4 +1,4 @@
-"""Opening a bucket by its URL, or over a filesystem of fsspec."""
+"""Open a bucket by its URL, or over an fsspec filesystem."""
 
 import os
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from ledgerfs.storage.url_filesystem import filesystem_of, require_url
 _SHARED_BUCKETS = 16
 
 BucketOrUrl = Bucket | str | os.PathLike[str]
-"""A bucket, or the URL of one whose options are all in the environment."""
+"""A bucket, or the URL of a bucket with all its options in the environment."""
 
 
 def open_bucket(
@@ -36,7 +36,7 @@ def open_bucket(
     layout: str = AUTO,
     on_unreadable: OnUnreadable = "raise",
 ) -> Bucket:
-    """Open a bucket by any URL that fsspec knows: ``s3://tier``, ``gs://…``, ``abfs://…``, ``file:///…``, a local path.
+    """Open a bucket by any URL that fsspec supports: ``s3://tier``, ``gs://…``, ``abfs://…``, ``file:///…``, a local path.
 
     Parameters
     ----------
@@ -45,29 +45,29 @@ def open_bucket(
     storage_options
         Options of the URL's filesystem, such as ``{"endpoint_url": …, "key": …, "secret": …}`` for s3fs.
     cache_dir
-        Folder for what is kept on disk: catalogs, rendered files, and byte ranges of remote objects. None for ``$LEDGERFS_CACHE_DIR``, else
-        ``~/.cache/ledgerfs``, then without byte ranges.
+        Folder of the disk cache: catalogs, materialized files, and byte ranges of remote objects. None for ``$LEDGERFS_CACHE_DIR``, else
+        ``~/.cache/ledgerfs`` without byte ranges.
     scan_options
         Options of `Topic.scan` for the tree's table files: a `ScanOptions`, or ``{"private_keys": …}``, ``{"transactions": "all"}``, ….
     catalog_max_age
-        A listing by any process here is used instead of a new one for so many seconds; None for ``$LEDGERFS_CATALOG_MAX_AGE``, else 0:
-        the bucket is always listed. `Bucket.refresh` and `verify` list in any case.
+        Maximum age of a cached listing, s; None for ``$LEDGERFS_CATALOG_MAX_AGE``, default 0: always list the bucket. `Bucket.refresh` and
+        `verify` always list.
     cache_bytes
-        How many bytes of remote objects this process may hold in memory, for all its buckets together; None for
-        ``$LEDGERFS_CACHE_BYTES``, else a quarter of the memory, at most 1 GiB.
+        Size of the memory cache in bytes, for all buckets of this process; None for ``$LEDGERFS_CACHE_BYTES``, default a quarter of the
+        memory, at most 1 GiB.
     layout
-        How ledgers lie there: ``pulsar_blob`` (objects of the S3, Google Cloud Storage and Azure offloaders), ``mapfile`` (folders of the
-        filesystem offloader), or ``auto`` for all of them, which may be in one bucket.
+        ``pulsar_blob`` (objects of the S3, Google Cloud Storage and Azure offloaders), ``mapfile`` (folders of the filesystem offloader),
+        or ``auto`` for both, also in one bucket.
     on_unreadable
-        What the store refuses (denied, archived, credentials that expired) is an error, since topics or rows would be missing. ``skip``
-        reads the rest, with `UnreadableObjectsWarning` for objects and folders, and with ``skipped`` of a `ScanReport` for entries.
+        By default, an object that the store refuses (access denied, archived, credentials expired) raises, since topics or rows would be
+        missing. ``skip`` reads the rest; `UnreadableObjectsWarning` reports objects and folders, ``ScanReport.skipped`` reports entries.
 
     Raises
     ------
     InvalidOptionError
         An unknown layout.
     UnusableUrlError
-        No filesystem of that name, or its library is not installed. A bucket that does not exist raises when it is first used.
+        No filesystem for that scheme, or its library is not installed. A bucket that does not exist raises on first use.
 
     """
     if cache_bytes is not None:
@@ -80,11 +80,11 @@ def open_bucket(
 
 
 def _named(url: str, options: Mapping[str, Any]) -> str:
-    """Return the URL of a source whose path of this machine is given; any other URL as it is."""
+    """Return the source URL of a local path that is a source; any other URL unchanged."""
     require_url(url)
     if "://" in url:
         return url
-    path = os.path.abspath(os.path.expanduser(url))  # noqa: PTH100, PTH111  (texts, as fsspec has them)
+    path = os.path.abspath(os.path.expanduser(url))  # noqa: PTH100, PTH111  (texts, as in fsspec)
     return url_of_paths([path], options) or url
 
 
@@ -94,7 +94,7 @@ def _place(fs: Any, root: str) -> RawStore | Source:  # noqa: ANN401  (fsspec is
 
 
 def bucket_at(bucket: BucketOrUrl) -> Bucket:
-    """Return a bucket as it is, or the opened bucket of a URL; raises as `open_bucket`."""
+    """Return a bucket unchanged, or open the bucket of a URL; raises as `open_bucket`."""
     return bucket if isinstance(bucket, Bucket) else open_bucket(bucket)
 
 
@@ -108,9 +108,9 @@ def shared_bucket(
     layout: str = AUTO,
     on_unreadable: OnUnreadable = "raise",
 ) -> Bucket:
-    """Return the bucket over a folder of an fsspec filesystem, in one process the same one for the same arguments.
+    """Return the bucket over a folder of an fsspec filesystem; the same object for the same arguments in one process.
 
-    fsspec makes an instance of our filesystem for each thread; so they share one catalog.
+    So fsspec's instances of our filesystem, one for each thread, share one catalog.
     """
     handle = FsspecHandle.of(fs)
     options = (

@@ -1,7 +1,7 @@
-"""A bucket cut into parts of about the same bytes, of whole blocks (`ledgerfs.bucket.partitions`).
+"""Split a bucket into partitions of about the same size, at block boundaries (`ledgerfs.bucket.partitions`).
 
-The plan is columns, however many ledgers there are. Cutting never changes a row: a chunked message is in the part of its last chunk, a
-transaction's message in the part of its entry.
+The plan consists of columns. Splits never change a row: a chunked message is in the partition of its last chunk, a transaction's message
+in the partition of its entry.
 """
 
 from bisect import bisect_right
@@ -22,19 +22,19 @@ from ledgerfs.formats.array_types import Int64, Mask
 DEFAULT_PARTITION_BYTES = 128 << 20
 
 COST_OF_LEDGER = 1 << 20
-"""Opening a ledger takes about as long as reading so many bytes, and counts as these: a part never has thousands of small ledgers."""
+"""Opening a ledger counts as so many bytes, which take about as long to read: so a partition never has thousands of small ledgers."""
 
 _TO_THE_END = -1
 
 _EARLIER, _LATER = 1, 2
-"""So many neighbours are in a part, too: a chunked message may begin before its ledgers, a transaction may end after them."""
+"""Number of neighbours in a partition: a chunked message may begin before its ledgers, a transaction may end after them."""
 
 
 _RUN = np.dtype(
     [
         ("name", "i8"),  # row of Catalog.names
-        ("low", "i8"),  # rows of _Primary.table that are in its part: from here
-        ("high", "i8"),  # and before here
+        ("low", "i8"),  # rows of _Primary.table in its partition: first
+        ("high", "i8"),  # and behind the last
         ("position", "i8"),
         ("before", "i8"),
         ("count", "i8"),
@@ -49,14 +49,14 @@ _RUN = np.dtype(
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlan(Sequence[Partition]):
-    """All parts, each made on demand.
+    """All partitions, each created on demand.
 
     Attributes
     ----------
     runs, starts
-        Rows of `_RUN`; the first row of each part, and at the end the number of rows.
+        Rows of `_RUN`; the first row of each partition, and at the end the number of rows.
     bytes
-        About how many bytes all parts have.
+        Approximate bytes of all partitions.
 
     """
 
@@ -87,7 +87,7 @@ class PartitionPlan(Sequence[Partition]):
         return map(Partition.of, self.told())
 
     def told(self) -> Iterator[Told]:
-        """Yield all parts as plain values, for `Partition.of`."""
+        """Yield all partitions as plain values, for `Partition.of`."""
         return self._told(self.starts)
 
     def _told(self, starts: Int64) -> Iterator[Told]:
@@ -102,14 +102,14 @@ class PartitionPlan(Sequence[Partition]):
 
 @dataclass(frozen=True, slots=True)
 class _Primary:
-    """The ledgers that are read, each once, in the catalog's order.
+    """The ledgers to read, each once, in the catalog's order.
 
     Attributes
     ----------
     rows, table
-        Their rows' numbers in the catalog, and the rows.
+        Their row numbers in the catalog, and the rows.
     topics, starts
-        For each of them the number of its topic; for each topic its first row, and at the end the number of rows.
+        The number of each ledger's topic; the first row of each topic, and at the end the number of rows.
 
     """
 
@@ -132,7 +132,7 @@ class _Primary:
 def within(catalog: Catalog, wanted: Mask, times: TimeRange) -> Mask:
     """Return the wanted ledgers that may have messages of a range of time, by the catalog alone.
 
-    When a part is read, `ledgerfs.scan.time_pruning` looks closer.
+    Reads prune further (`ledgerfs.scan.time_pruning`).
     """
     if not times.has_limits:
         return wanted
@@ -147,16 +147,16 @@ def within(catalog: Catalog, wanted: Mask, times: TimeRange) -> Mask:
 def plan_partitions(
     catalog: Catalog, wanted: Mask, partition_bytes: int = DEFAULT_PARTITION_BYTES, *, most: int | None = None
 ) -> PartitionPlan:
-    """Cut the wanted ledgers into parts: large ones at blocks, small ones together. The same catalog always gives the same plan.
+    """Split large ledgers at blocks, and join small ones, into partitions. The plan is deterministic for a catalog.
 
     Parameters
     ----------
     catalog, wanted
-        The bucket's catalog, and which of its rows are read; further copies of a ledger never are.
+        The bucket's catalog, and a mask of the rows to read; further copies of a ledger are never read.
     partition_bytes
-        About how many bytes of data objects a part has; never less than a block.
+        Approximate bytes of data objects in a partition; never less than a block.
     most
-        The most parts: where there would be more, they are larger. None for any number.
+        Largest number of partitions, which are larger if needed; None for any number.
 
     Raises
     ------
@@ -170,14 +170,14 @@ def plan_partitions(
     places = np.flatnonzero(wanted[primary.rows])
     plan = _cut(catalog, primary, places, partition_bytes)
     while most is not None and len(plan) > most:
-        # Parts are not full to the last byte, so that the size at which they are few enough is found by steps.
+        # Partitions are not completely full, so increase the size until they are few enough.
         partition_bytes = -(-partition_bytes * len(plan) // most)
         plan = _cut(catalog, primary, places, partition_bytes)
     return plan
 
 
 def _cut(catalog: Catalog, primary: _Primary, places: Int64, partition_bytes: int) -> PartitionPlan:
-    """Return the parts of about so many bytes that the ledgers at some places become."""
+    """Split the ledgers at ``places`` into partitions of about so many bytes."""
     cuts = np.maximum(primary.table["cuts"][places].astype(np.int64), 1)
     sizes = np.clip(primary.table["stored"][places], 0, None)
     pieces = np.clip(-(-sizes // partition_bytes), 1, cuts)
@@ -195,7 +195,7 @@ def _cut(catalog: Catalog, primary: _Primary, places: Int64, partition_bytes: in
 
 
 def _begins_of_runs(primary: _Primary, places: Int64, first_cuts: Int64, parts: Int64) -> Int64:
-    """Return which pieces begin a run: the first of each part, and each that does not follow the one before it."""
+    """Return which pieces begin a run: the first of each partition, and each that does not follow the previous one."""
     steps = np.diff(places)
     follows = (steps == 0) | ((steps == 1) & (np.diff(primary.topics[places]) == 0) & (first_cuts[1:] == 0))
     begins = np.append(True, ~follows) if places.size else np.zeros(0, bool)
@@ -204,7 +204,7 @@ def _begins_of_runs(primary: _Primary, places: Int64, first_cuts: Int64, parts: 
 
 
 def _runs(primary: _Primary, places: Int64, first_cuts: Int64, stop_cuts: Int64, begins: Int64) -> Table:
-    """Return the rows of `_RUN` that join pieces; ``begins`` are those that begin a run."""
+    """Join pieces into rows of `_RUN`; ``begins`` are the pieces that begin a run."""
     ends = np.append(begins[1:], places.size) - 1 if begins.size else begins
     first, last = places[begins], places[ends]
     topics = primary.topics[first]
@@ -224,7 +224,7 @@ def _runs(primary: _Primary, places: Int64, first_cuts: Int64, stop_cuts: Int64,
 
 
 def _packed(sizes: Int64, limit: int) -> Int64:
-    """Return at which pieces parts begin if each has as many as fit, and at the end the number of pieces."""
+    """Return the first piece of each partition if each has as many as fit, and at the end the number of pieces."""
     costs = np.maximum(sizes, min(COST_OF_LEDGER, limit))
     ends = np.cumsum(costs).tolist()
     starts, begin, before = [], 0, 0

@@ -1,4 +1,4 @@
-"""A part of a bucket that is read independently, perhaps on another machine: some kilobytes, all that reading it takes except the store."""
+"""A partition of a bucket for an independent read, perhaps on another machine: some kilobytes, complete except for the store."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Blocks of a topic that follow each other, from one of a ledger to one of the same or a later ledger.
+    """Consecutive blocks of a topic, in one or several ledgers.
 
     Attributes
     ----------
     rows
         Rows of `LEDGER`: the run's ledgers, and some neighbours.
     position
-        Of the first row among the topic's ledgers.
+        Position of the first row among the topic's ledgers.
     before, count
-        Rows before the run's first ledger, and how many ledgers it has.
+        Number of rows before the run's first ledger, and of its ledgers.
     first_cut, stop_cut
-        The block of its first ledger with which it begins, and the block of its last ledger before which it ends; negative for the end.
+        The run's first block, in its first ledger, and the block behind its last one, in its last ledger; negative for the end.
     topic_size, last_ledger
-        How many ledgers the topic had when the bucket was listed, and the id of its last one.
+        Number of the topic's ledgers in the listing, and the id of the last one.
 
     """
 
@@ -75,23 +75,23 @@ class Run:
         if self.stop_cut >= 0:
             last = first + self.count - 1
             stop = Place(last, int(ledgers[last].cuts()[self.stop_cut]))
-        # The plan left out the ledgers without messages of the range of time; it knew all ledgers of the topic.
+        # The plan, which had all ledgers of the topic, has already pruned by time.
         limits = LedgerTimes.unknown(self.topic_size)
         skips_refused = bucket.on_unreadable == "skip"
         return TopicPart(self.topic, ledgers, reach=Reach(start, stop), skips_refused=skips_refused, limits=limits)
 
 
 Told = tuple[tuple[Any, ...], ...]
-"""A part as plain values, the fields of its runs: a hundred thousand of these pickle in a second."""
+"""A partition as plain values, the fields of its runs: a hundred thousand of these pickle in a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A part that is read at once: runs of one or several topics, in the order of the catalog."""
+    """A unit of reading: runs of one or several topics, in the order of the catalog."""
 
     runs: tuple[Run, ...]
 
     @classmethod
     def of(cls, told: Told) -> "Partition":
-        """Return the part of `PartitionPlan.told`."""
+        """Return the partition of a value of `PartitionPlan.told`."""
         return cls(tuple(Run(*fields) for fields in told))

@@ -1,4 +1,4 @@
-"""One topic of a bucket: its ledgers, and its messages as a table. A partitioned topic is one topic, too."""
+"""One topic of a bucket, possibly partitioned: its ledgers, and its messages as a table."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -36,11 +36,11 @@ class Topic:
     Attributes
     ----------
     bucket
-        The bucket. Each method looks into its catalog once, so it sees all partitions at one moment.
+        The bucket. Each method reads its catalog once, so it has a consistent snapshot of all partitions.
     managed_ledger
-        Name of its managed ledger. A partitioned topic has none: then the beginning of its partitions' names.
+        Name of its managed ledger; for a partitioned topic, the prefix of its partitions' names.
     is_partitioned
-        Whether this is a partitioned topic: all partitions of which the bucket has ledgers at the time of the call.
+        Whether this is a partitioned topic: all partitions that have ledgers in the bucket at the time of the call.
 
     """
 
@@ -56,7 +56,7 @@ class Topic:
         return list(names_shown(self))
 
     def _repr_html_(self) -> str:
-        """Return a table of its ledgers by the last listing."""
+        """Return a table of its ledgers, from the last listing."""
         catalog = self.bucket.listed_catalog
         names = [] if catalog is None else self._managed_ledgers(catalog)
         rows = (
@@ -74,9 +74,9 @@ class Topic:
 
     @property
     def partitions(self) -> "list[Topic]":
-        """The partitions of a partitioned topic that have ledgers in the bucket, by their numbers; empty for other topics.
+        """The partitions of a partitioned topic that have ledgers in the bucket, by number; empty for other topics.
 
-        Among them are those whose ledgers are all `missing`, or just being uploaded.
+        Includes partitions whose ledgers are all `missing`, or are being uploaded.
         """
         return [Topic(self.bucket, name) for name in self.managed_ledgers] if self.is_partitioned else []
 
@@ -87,7 +87,7 @@ class Topic:
 
     @property
     def ledgers(self) -> list[LedgerReader]:
-        """Its ledgers, ascending by id, which is their order in time; partition by partition."""
+        """Its ledgers, partition by partition, ascending by id and so by time."""
         catalog = self.bucket.catalog
         names = self._managed_ledgers(catalog)
         return [reader for name in names for reader in self.bucket.readers_of(name, catalog)]
@@ -95,8 +95,8 @@ class Topic:
     def ledger(self, ledger_id: int) -> LedgerReader:
         """Return one of its ledgers.
 
-        Raises `NotFoundError`, `MissingLedgerError` for one of those that are `missing`, and `AmbiguousLedgerError` if several partitions
-        have one of this id.
+        Raises `NotFoundError`, `MissingLedgerError` for one of the `missing` ledgers, and `AmbiguousLedgerError` if several partitions have
+        this id.
         """
         catalog = self.bucket.catalog
         name = self._holder(catalog, ledger_id, self._managed_ledgers(catalog))
@@ -104,21 +104,20 @@ class Topic:
 
     @property
     def missing(self) -> tuple[MissingLedger, ...]:
-        """Its ledgers of which the bucket has only a part, ascending by id; partition by partition."""
+        """Its ledgers that are incomplete in the bucket, partition by partition, ascending by id."""
         catalog = self.bucket.catalog
         return tuple(one for name in self._managed_ledgers(catalog) for one in catalog.missing_of(name))
 
     def scan(
         self, columns: Sequence[str] | None = None, options: ScanOptions | None = None, **keywords: Unpack[ScanKeywords]
     ) -> "Scan":
-        """Return the topic as a table that streams: iterate it, or hand it to pyarrow, pandas, Polars or DuckDB.
+        """Return the topic as a streaming table: iterate it, or pass it to pyarrow, pandas, Polars or DuckDB.
 
-        Options are those of `ScanOptions`, given whole or as keywords: ``topic.scan(["key"], start_time="-1h", limit=10)``.
+        Accepts `ScanOptions`, or their fields as keywords: ``topic.scan(["key"], start_time="-1h", limit=10)``.
 
-        A read raises `MissingLedgerError` before its first row if the topic has ledgers that are `missing`, unless ``on_corrupt`` is
-        ``skip``. Warns (`UnplacedLedgersWarning`) if the bucket has ledgers that may belong to any topic, or that are just being uploaded
-        to this one. Raises `InvalidOptionError` for an invalid column, time or choice; and as a read if the type of JSON documents is
-        inferred.
+        A read raises `MissingLedgerError` before its first row if the topic has `missing` ledgers, unless ``on_corrupt`` is ``skip``. Warns
+        (`UnplacedLedgersWarning`) if the bucket has ledgers that may belong to any topic, or that are being uploaded to this one. Raises
+        `InvalidOptionError` for an invalid column, time or choice; and as a read if it infers the type of JSON documents.
         """
         # This imports pyarrow and numba, which listing and copying do not need.
         from ledgerfs.scan.scan import make_scan, scan_of, shown_values
@@ -126,7 +125,7 @@ class Topic:
         wanted = _options_of(columns, options, keywords)
         shown = shown_values(self.name, wanted, lambda: self.bucket.schemas_of(self.name))
         awaits_values = shown is not None and shown.source.awaits_values
-        # Before anything is listed: this raises for an invalid column or condition.
+        # Before the bucket is listed, since this raises for an invalid column or condition.
         scan = None if awaits_values else scan_of(self.name, (), wanted, shown)
         catalog = self.bucket.catalog
         self.bucket.warn_of_unplaced(self._named.warned_of(catalog), catalog)
@@ -146,41 +145,41 @@ class Topic:
         patience_s: float = 60.0,
         **keywords: Unpack[ScanKeywords],
     ) -> "Following":
-        """Return an iterator over the topic's record batches that goes on for ever: messages come within a second of being confirmed.
+        """Return an endless iterator over the topic's record batches; messages arrive within a second of their confirmation.
 
-        For topics of a live cluster, of which nothing is changed: there is no subscription. Each message comes once, those of a partition
-        in their order, also while ledgers are rolled over, offloaded and deleted from BookKeeper. It ends when the topic is terminated, and
-        when it is closed. Messages after one of an open transaction wait until that is committed or aborted.
+        For topics of a live cluster; creates no subscription and changes nothing. Returns each message once, in order within a partition,
+        also while ledgers are rolled over, offloaded and deleted from BookKeeper. Ends when the topic is terminated, or the iterator
+        closed. Messages after one of an open transaction wait until it is committed or aborted.
 
         Parameters
         ----------
         columns, options, keywords
             As in `scan`, without ``start_time``, ``end_time``, ``limit`` and ``order``. ``committed`` and ``readable`` transactions are the
-            same; with ``all`` nothing waits, and an outcome that is not known yet is ``open``. ``on_corrupt="skip"`` reports damage, too
-            large messages, and ledgers that were trimmed before they were read, in ``skipped``. ``values="json"`` needs a
-            ``schema_version``; schemas that are registered later are resolved to the columns of the moment of the call.
+            same; with ``all`` nothing waits, and an unknown outcome is ``open``. ``on_corrupt="skip"`` reports damage, too large messages,
+            and ledgers that were trimmed before they were read, in ``skipped``. ``values="json"`` needs a ``schema_version``; schemas that
+            are registered later are resolved to the columns at the time of the call.
         start
-            ``latest``: from now on; ``earliest``: all that is there, first; a time: messages published from then on; or the id of the first
-            message (as in `message`).
+            ``latest``: new messages only; ``earliest``: from the first message; a time: messages published from then on; or the id of the
+            first message (as in `message`).
         after
-            Instead of a start, the id of a message: begin with the next one, such as after the last row that another process has handled.
+            Instead of a start, the id of a message: begin with the next one, for example after the last row that another process handled.
         poll_s
-            Time between two looks at the cluster, s; up to 0.8 while nothing comes.
+            Time between two checks of the cluster, s; up to 0.8 while there are no new messages.
         patience_s
-            For how long ZooKeeper or bookies may be away, s: no message is lost or comes twice after that.
+            How long ZooKeeper or bookies may be unreachable, s; no message is lost or repeated afterwards.
 
         Raises
         ------
         InvalidOptionError
-            An invalid option; the topic is in a bucket, where nothing grows.
+            An invalid option; the topic is in a bucket, which cannot be followed.
         NotFoundError
-            There is no such message to begin with.
+            The first message does not exist.
         MissingLedgerError
-            From the iterator: ledgers were trimmed before they were read, which it names.
+            From the iterator: the named ledgers were trimmed before they were read.
         ObjectNotFoundError, StaleObjectError
-            From the iterator: the topic was deleted; and made again.
+            From the iterator: the topic was deleted; was deleted and created again.
         StoreUnreachableError
-            From the iterator: ZooKeeper or bookies did not answer for ``patience_s``. Asking for the next batch tries again.
+            From the iterator: ZooKeeper or bookies did not answer for ``patience_s``. Request the next batch to try again.
 
         """
         # pyarrow and numba, as above.
@@ -194,9 +193,9 @@ class Topic:
     def json_type(
         self, rows: int | None = None, options: ScanOptions | None = None, **keywords: Unpack[ScanKeywords]
     ) -> "pa.DataType":
-        """Return the type that `scan` with ``values="json"`` infers, over the first ``rows`` values; None for all.
+        """Return the type that `scan` with ``values="json"`` infers from the first ``rows`` values; None for all.
 
-        As ``schema_version`` it spares a scan the reading of all values for their type; then fields that the type lacks are left out. The
+        Pass it as ``schema_version``: then a scan does not read all values to infer a type, and omits fields that the type lacks. The
         options are those of `scan`.
         """
         wanted = ScanOptions.of(
@@ -205,9 +204,9 @@ class Topic:
         return self.scan(options=wanted).schema.field("value").type
 
     def count(self, options: ScanOptions | None = None, **keywords: Unpack[ScanKeywords]) -> int:
-        """Return the number of messages; the options are those of `scan`, and `Scan.count` says what is read for it.
+        """Return the number of messages, with the options of `scan`; `Scan.count` describes the reads.
 
-        `UnreadableObjectsWarning` reports what ``on_unreadable="skip"`` leaves out, since a number has no report.
+        `UnreadableObjectsWarning` reports objects that ``on_unreadable="skip"`` omits, since a number has no report.
         """
         # pyarrow and numba, as above.
         from ledgerfs.scan.report import ScanReport
@@ -232,28 +231,27 @@ class Topic:
     def message(
         self, message_id: str | tuple[int, ...], options: ScanOptions | None = None, **keywords: Unpack[ScanKeywords]
     ) -> "Message":
-        """Return one message by its id; costs the requests for its entry, more for a chunked message.
+        """Return one message by its id; reads its entry, and further ones for a chunked message.
 
         Parameters
         ----------
         message_id
-            ``ledger:entry``, ``ledger:entry:index``, or what Pulsar prints, ``ledger:entry:partition`` and
-            ``ledger:entry:partition:index``, as text or tuple (`ledgerfs.scan.message_id`). A chunked message is found by any of its parts,
-            and by ``first;last``.
+            ``ledger:entry``, ``ledger:entry:index``, or Pulsar's forms ``ledger:entry:partition`` and ``ledger:entry:partition:index``, as
+            text or tuple (`ledgerfs.scan.message_id`). For a chunked message, the id of any of its parts, or ``first;last``.
         options, keywords
-            As in `scan`; of keywords ``private_keys``, ``on_encrypted``, ``include_markers``, ``check_checksums`` and
+            As in `scan`; only the keywords ``private_keys``, ``on_encrypted``, ``include_markers``, ``check_checksums`` and
             ``max_message_bytes``.
 
         Raises
         ------
         NotFoundError
-            No such ledger, entry or message of the batch; a marker; a part of a chunked message whose other parts are not near.
+            No such ledger, entry or message of the batch; a marker; a part of a chunked message without its other parts nearby.
         InvalidNameError
             An invalid id, or the id of an entry that is a batch of several messages.
         AmbiguousLedgerError
-            Several partitions have this ledger (two clusters may share a bucket), and the id names no partition.
+            Several partitions have this ledger (two clusters may share a bucket), and the id does not name a partition.
         MissingLedgerError
-            The ledger is one of those that are `missing`.
+            The ledger is one of the `missing` ones.
         CorruptLedgerError, CorruptMessageError, EncryptedMessageError, KafkaEntryError
             The entry cannot be read.
 
@@ -272,13 +270,13 @@ class Topic:
     def schema_versions(self) -> "tuple[SchemaVersion, ...]":
         """Return the versions of the topic's schema, in the order of their registration.
 
-        They are those that are saved in the bucket, or given by hand; of a live cluster all that it has, also those that were deleted
-        softly. Raises as `ledgerfs.bucket.known_schemas.KnownSchemas.versions`.
+        From a bucket, the versions saved in it or given by hand; from a live cluster all, including softly deleted ones. Raises as
+        `ledgerfs.bucket.known_schemas.KnownSchemas.versions`.
         """
         return self.bucket.schemas_of(self.name).versions
 
     def _parts(self, catalog: "Catalog") -> "list[TopicPart]":
-        """Return the topic, or its partitions, with the ledgers that a catalog has."""
+        """Return the topic, or its partitions, with their ledgers in a catalog."""
         # As above.
         from ledgerfs.scan.part_reading import TopicPart
 
@@ -306,7 +304,7 @@ class Topic:
             raise identity.not_found(error.reason) from error
 
     def _holder(self, catalog: "Catalog", ledger_id: int, names: Sequence[str | None]) -> str | None:
-        """Return which of some managed ledgers has a ledger of this id, even a missing one; None if none has."""
+        """Return the managed ledger of ``names`` that has a ledger of this id, even a missing one; None without one."""
         found = [
             name
             for name in names

@@ -1,7 +1,7 @@
-"""All ledgers of a topic, of which only a few are known: those that a part reads, and their neighbours.
+"""A topic's ledgers for one partition: the ledgers that it reads and their neighbours are known, others are looked up.
 
 A message may need more than its own ledger: earlier chunks, or the outcome of its transaction. These are nearly always in the neighbours;
-otherwise the catalog is asked for the other ledgers that the topic had when the slice was cut.
+otherwise the catalog returns the topic's other ledgers as of the split.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,16 +16,16 @@ from ledgerfs.errors import StaleObjectError
 
 @dataclass(slots=True)
 class TopicSlice(Sequence[LedgerReader]):
-    """All ledgers of a topic by their positions; those that are not known are looked up.
+    """All ledgers of a topic by position; looks unknown ones up in the catalog.
 
     Attributes
     ----------
     position
-        Of the first one of ``refs`` in the topic.
+        Position of the first one of ``refs`` in the topic.
     size
-        How many ledgers the topic had.
+        Number of the topic's ledgers at the split.
     last_ledger
-        Id of the last of them.
+        Id of the last one of them.
 
     """
 

@@ -1,4 +1,4 @@
-"""Topics of a bucket by name, or by a pattern of names."""
+"""Select topics of a bucket by name or by a pattern."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -23,36 +23,36 @@ class NamedTopic:
     is_partitioned: bool = False
 
     def managed_ledgers(self, catalog: Catalog) -> list[str | None]:
-        """Return its managed ledger, or those of its partitions, by their numbers."""
+        """Return its managed ledger, or those of its partitions, by number."""
         if not self.is_partitioned or self.managed_ledger is None:
             return [self.managed_ledger]
         return [*partitions_of(catalog, self.managed_ledger)]
 
     def warned_of(self, catalog: Catalog) -> list[str | None]:
-        """Return the same, and the name itself: a first ledger of exactly that name may be under way, and nothing else shows it."""
+        """Return the same and the name itself, since a first ledger of exactly that name may be under way."""
         return list(dict.fromkeys([self.managed_ledger, *self.managed_ledgers(catalog)]))
 
 
 def wanted_ledgers(catalog: Catalog, topics: Sequence[str] | str | None = None, pattern: str | None = None) -> Mask:
-    """Return which rows of the catalog are ledgers of some topics, each ledger once.
+    """Return a mask of the catalog's rows that are ledgers of some topics, each ledger once.
 
     Parameters
     ----------
     catalog
         The bucket's.
     topics
-        Names, or one name, as `named_topic` takes them: that of a partitioned topic means all its partitions. None for all topics.
+        Names, or one name, as for `named_topic`; a partitioned topic's name selects all its partitions. None for all topics.
     pattern
-        A regular expression, which the whole name (``persistent://…``, or without that) has to match; instead of ``topics``.
+        A regular expression that the whole name (``persistent://…``, or without that) must match; instead of ``topics``.
 
     Raises
     ------
     NotFoundError
-        A topic of which the bucket has no ledger; no topic matches.
+        A topic without ledgers in the bucket; no topic matches.
     InvalidNameError
         An invalid name.
     InvalidOptionError
-        Both are given; no name at all; an invalid regular expression.
+        Both are given; an empty list of names; an invalid regular expression.
 
     """
     is_wanted: Mask = catalog.ledgers["copy"] == 0
@@ -67,7 +67,7 @@ def wanted_ledgers(catalog: Catalog, topics: Sequence[str] | str | None = None, 
 def wanted_names(
     catalog: Catalog, topics: Sequence[str] | str | None = None, pattern: str | None = None
 ) -> set[str | None]:
-    """Return the managed ledgers of `wanted_ledgers`, also those whose ledgers are all missing or being written; raises as that."""
+    """Return the managed ledgers of `wanted_ledgers`, including those whose ledgers are all missing or being written; raises as it."""
     if topics is None and pattern is None:
         return set(catalog.known_names)
     if topics is not None and pattern is not None:
@@ -82,8 +82,8 @@ def wanted_names(
 def named_topic(catalog: Catalog, name: str) -> NamedTopic:
     """Return the topic of this name: the one with ledgers of exactly that name, otherwise the partitioned one.
 
-    A name of no topic may be that of a managed ledger; it never hides a topic of the same spelling. Raises `NotFoundError`, with the
-    nearest names, the ledgers that are being written, and the number of those of unknown topic, and `InvalidNameError`.
+    The name may also be that of a managed ledger outside of all topics; a topic takes precedence. Raises `NotFoundError`, with the nearest
+    names, the ledgers that are being written, and the number of those of unknown topic, and `InvalidNameError`.
     """
     if name == UNKNOWN_DIRECTORY and catalog.has(None):
         return NamedTopic(None)
@@ -94,7 +94,7 @@ def named_topic(catalog: Catalog, name: str) -> NamedTopic:
     for spelling in spellings:
         if any(catalog.has(name) for name in partitions_of(catalog, spelling)):
             return NamedTopic(spelling, is_partitioned=True)
-    # A living cluster may have an empty topic of a partitioned one's name: there is nothing that would be hidden by its partitions.
+    # A live cluster may have an empty topic with a partitioned topic's name: its partitions hide nothing then.
     for spelling in spellings:
         if catalog.has(spelling):
             return NamedTopic(spelling)
@@ -110,7 +110,7 @@ def named_topic(catalog: Catalog, name: str) -> NamedTopic:
 
 
 def _spellings(name: str) -> list[str]:
-    """Return the managed ledgers that a name may mean: that of the topic, and the name itself."""
+    """Return the managed ledgers that a name may refer to: the topic's, and the name itself."""
     try:
         return [managed_ledger_of(name), name]
     except InvalidNameError:
@@ -118,13 +118,13 @@ def _spellings(name: str) -> list[str]:
 
 
 def _under_way(catalog: Catalog, names: Iterable[str | None]) -> str:
-    """Return in words which ledgers of some managed ledgers are being written; nothing where there are none."""
+    """Return a text about ledgers of some managed ledgers that are being written; empty without any."""
     found = catalog.being_written(names)
     return f", but {being_written_text(found)}" if found else ""
 
 
 def _unplaced(catalog: Catalog) -> str:
-    """Return in words how many ledgers may be of a topic that is not known; nothing where there are none."""
+    """Return a text with the number of ledgers of unknown topic; empty without any."""
     count = len(catalog.unplaced())
     if not count:
         return ""

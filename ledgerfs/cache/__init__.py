@@ -1,1 +1,1 @@
-"""Bytes and offsets that reads keep for later reads. Knows nothing of what the bytes mean."""
+"""Caches of object bytes, in memory and on disk, independent of the bytes' format."""

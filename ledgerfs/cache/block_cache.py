@@ -1,7 +1,7 @@
-"""Byte ranges of objects in memory: one budget for the process, the least recently used ranges dropped, reads under way shared.
+"""Byte ranges of objects in memory: an LRU cache with one budget for the process, and shared reads under way.
 
-An object's ranges never overlap. A requested range is put together from ranges that are here, that another reader already waits for, and
-that have to be fetched: so no byte is fetched twice while it is kept or under way. The meaning of the bytes is unknown here.
+An object's ranges never overlap. A requested range consists of cached ranges, ranges under way for another reader, and ranges to fetch:
+so no byte is fetched twice while it is cached or under way.
 """
 
 import logging
@@ -19,7 +19,7 @@ from ledgerfs.forked import ForkLock, start_again_in_child
 from ledgerfs.formats.buffers import Buffer
 
 MOST_BYTES = 1 << 30
-"""Default of the most bytes that the process keeps; a quarter of its memory if that is less."""
+"""Upper limit of the default budget, in bytes, which is a quarter of the memory."""
 
 BYTES_VARIABLE = "LEDGERFS_CACHE_BYTES"
 
@@ -35,18 +35,18 @@ Fetch = Callable[[int, int], "Future[Buffer]"]
 
 @dataclass(slots=True, eq=False)
 class _Range:
-    """Bytes ``start`` to ``end`` of an object, here or under way.
+    """Bytes ``start`` to ``end`` of an object, cached or under way.
 
     Attributes
     ----------
     data
-        Done when they are here.
+        Done when the bytes have arrived.
     read
-        The read that fetches them, once it was begun.
+        The read that fetches them, once it has begun.
     readers
-        How many readers wait for them; when the last one leaves, the read is cancelled.
+        Number of waiting readers; without any, the read is cancelled.
     is_kept
-        Whether they stay after they were read.
+        Whether they stay in the cache after the read.
 
     """
 
@@ -70,12 +70,12 @@ class RangeRead:
         self._end = end
         self._pieces: list[_Range] = []
         self.fetched = 0
-        """Bytes that had to be fetched for it."""
+        """Bytes fetched for this read."""
         self.waits = 0
-        """Pieces that another reader was already waiting for."""
+        """Pieces that were already under way for another reader."""
 
     def result(self) -> Buffer:
-        """Wait for all pieces; return exactly the requested bytes. Raises the error of a piece that cannot be fetched.
+        """Wait for all pieces; return exactly the requested bytes. Raises the error of a failed piece.
 
         After `cancel`, or after an error, raises `CancelledError`.
         """
@@ -97,18 +97,18 @@ class RangeRead:
         return b"".join(views)
 
     def cancel(self) -> None:
-        """Stop waiting; pieces that no other reader waits for are cancelled."""
-        self._cache._leave(self._name, self._pieces)  # noqa: SLF001  (the two are one subject)
+        """Stop waiting; cancel pieces without other readers."""
+        self._cache._leave(self._name, self._pieces)  # noqa: SLF001  (closely related classes)
         self._pieces = []
 
 
 class BlockCache:
-    """The ranges that a process keeps. Safe in threads; a forked child begins with an empty one.
+    """The cached ranges of a process. Thread-safe; a forked child begins with an empty cache.
 
     Parameters
     ----------
     budget
-        Bytes in total: those that are kept, and those that readers have fetched ahead (`reserve`).
+        Total bytes of cached ranges and of read-ahead (`reserve`).
 
     """
 
@@ -122,16 +122,16 @@ class BlockCache:
 
     @property
     def budget(self) -> int:
-        """Bytes that may be kept."""
+        """Bytes that the cache may hold."""
         return self._budget
 
     @property
     def size(self) -> int:
-        """Bytes that are kept."""
+        """Bytes in the cache."""
         return int(self._kept.currsize)
 
     def resize(self, budget: int) -> None:
-        """Change the budget; ranges beyond it are dropped."""
+        """Change the budget; drop ranges beyond it."""
         with self._lock:
             self._budget = budget
             self._shrink(0)
@@ -158,27 +158,27 @@ class BlockCache:
             try:
                 self._fetch(name, piece, fetch)
             except BaseException as error:
-                # Readers that joined the others would wait for ever.
+                # Otherwise readers that joined the other pieces would wait forever.
                 for lost in missing[number:]:
                     self._fail(name, lost, error)
                 raise
         return read
 
     def clear(self) -> None:
-        """Drop everything; reads under way go on for their readers."""
+        """Drop all ranges; reads under way continue for their readers."""
         with self._lock:
             for name in list(self._objects):
                 self.forget(name)
 
     def forget(self, name: Hashable) -> None:
-        """Drop all ranges of an object; reads under way go on, but are not kept."""
+        """Drop all ranges of an object; reads under way continue, but their bytes are not cached."""
         with self._lock:
             for piece in self._objects.pop(name, ()):
                 piece.is_kept = False
                 self._kept.pop((name, piece.start), None)
 
     def reserve(self, size: int, *, is_needed: bool = False) -> bool:
-        """Take bytes of the budget for parts that a reader fetches ahead, up to half of it; ``is_needed`` is always granted."""
+        """Reserve bytes of the budget for read-ahead, up to half of it; return whether it succeeded, as always with ``is_needed``."""
         with self._lock:
             if not is_needed and self._reserved + size > self._budget // 2:
                 return False
@@ -187,7 +187,7 @@ class BlockCache:
             return True
 
     def release(self, size: int) -> None:
-        """Give reserved bytes back."""
+        """Release reserved bytes."""
         with self._lock:
             self._reserved = max(0, self._reserved - size)
 
@@ -195,11 +195,11 @@ class BlockCache:
         read = piece.read = fetch(piece.start, piece.end)
         read.add_done_callback(lambda done: self._arrived(name, piece, done))
         if piece.data.cancelled():
-            # All readers left in between.
+            # All readers left meanwhile.
             read.cancel()
 
     def _arrived(self, name: Hashable, piece: _Range, read: "Future[Buffer]") -> None:
-        # Futures keep their callbacks, and this callback the piece: such a circle would hold the bytes until the next garbage collection.
+        # Break the reference cycle of future, callback and piece, which would hold the bytes until the next garbage collection.
         piece.read = None
         if read.cancelled():
             self._fail(name, piece, CancelledError())
@@ -211,7 +211,7 @@ class BlockCache:
     def _keep(self, name: Hashable, piece: _Range, data: Buffer) -> None:
         with self._lock:
             if not piece.data.set_running_or_notify_cancel():
-                return  # it is not wanted any more, and was removed
+                return  # removed meanwhile, without readers
             room = piece.end - piece.start
             if piece.is_kept and room <= self._budget - self._reserved:
                 self._shrink(room)
@@ -247,13 +247,13 @@ class BlockCache:
                 del self._objects[name]
 
     def _shrink(self, room: int) -> None:
-        """Drop ranges until there is room for ``room`` more bytes."""
+        """Drop ranges until ``room`` more bytes fit."""
         while self._kept and self._kept.currsize + room > self._budget - self._reserved:
             (name, _), piece = self._kept.popitem()
             self._remove(name, piece)
 
     def after_fork(self) -> None:
-        """Start empty: the parent's threads, and their reads, do not exist in a forked child."""
+        """Start empty, since a forked child has neither the parent's threads nor their reads."""
         self._reserved = 0
         self._objects: dict[Hashable, list[_Range]] = {}
         """The ranges of each object, ascending."""
@@ -280,7 +280,7 @@ def _gaps(start: int, end: int, ranges: list[_Range]) -> Iterator[tuple[int, int
 
 
 def _memory_size() -> int:
-    """Return how many bytes of memory this process may use: those of the machine, or of its container if that is less."""
+    """Return the memory of the machine in bytes, or the limit of the container if that is less."""
     sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for path in _CONTAINER_LIMITS:
         try:
@@ -293,7 +293,7 @@ def _memory_size() -> int:
 
 
 def default_budget() -> int:
-    """Return the bytes in `BYTES_VARIABLE`; by default a quarter of the memory, at most `MOST_BYTES`."""
+    """Return the budget from `BYTES_VARIABLE`; by default a quarter of the memory, at most `MOST_BYTES`."""
     text = os.environ.get(BYTES_VARIABLE, "").strip()
     if text.isdigit():
         return int(text)

@@ -1,4 +1,4 @@
-"""The store that a bucket is read through: with a cache if reads are slow, and with a notice when objects change."""
+"""The store for reads of a bucket: caches bytes of remote objects, and reports changed objects."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import Future
@@ -18,22 +18,22 @@ from ledgerfs.storage.traffic import Traffic
 
 
 class BucketStore:
-    """`ObjectStore` that keeps bytes of remote objects in the process's cache, and shares reads under way.
+    """`ObjectStore` that caches bytes of remote objects, and shares reads under way.
 
-    Only requests that name a version are kept: bytes are named by bucket, key and version, so they are never out of date.
+    Caches only requests with a version: the cache key is bucket, object key and version, so its bytes are never stale.
 
     Parameters
     ----------
     store
-        The store itself.
+        The underlying store.
     identity
-        Identity of the bucket; None if it has none: then this store shares the cache with no other.
+        Identity of the bucket; None if it has none: then this store does not share cached bytes with other stores.
     on_change
-        Called when an object was replaced or deleted since it was listed.
+        Called if an object was replaced or deleted after the listing.
     files
-        Where ranges are kept for other processes, too; only with an identity.
+        The disk cache, shared with other processes; only with an identity.
     cache_dir
-        The folder for what is kept on disk, as the user named it.
+        The folder of the disk cache, as the user named it.
 
     """
 
@@ -58,7 +58,7 @@ class BucketStore:
 
     def __reduce__(self) -> tuple[object, ...]:
         identity = self._identity if isinstance(self._identity, str) else None
-        # A pickled store keeps ranges in memory alone.
+        # A pickled store caches only in memory.
         return (partial(BucketStore, cache_dir=self.cache_dir), (self.store, identity))
 
     @property
@@ -68,29 +68,29 @@ class BucketStore:
 
     @property
     def traffic(self) -> Traffic:
-        """The counts of the store, and of the bytes that were used."""
+        """The counts of the store and of the used bytes."""
         return self.store.traffic
 
     @property
     def is_remote(self) -> bool:
-        """Whether reads are slow, and therefore kept."""
+        """Whether reads are slow, and therefore cached."""
         return self.store.is_remote
 
     def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
-        """List the store itself."""
+        """List the underlying store."""
         return self.store.list_pages(prefix)
 
     def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
-        """List a folder of the store itself."""
+        """List a folder of the underlying store."""
         return self.store.list_folder(folder)
 
     def head(self, key: str) -> ObjectHead:
-        """Ask the store itself."""
+        """Send the request to the underlying store."""
         with self._watching():
             return self.store.head(key)
 
     def read(self, request: ReadRequest) -> bytes:
-        """Return the bytes, from memory if they are there."""
+        """Return the bytes, from memory if cached."""
         if self.store.is_remote:
             data = self.start(request).result()
             return data if isinstance(data, bytes) else bytes(data)
@@ -100,7 +100,7 @@ class BucketStore:
         return data
 
     def start(self, request: ReadRequest) -> Pending:
-        """Begin to read the ranges that are neither here nor under way."""
+        """Begin to read the ranges that are neither cached nor under way."""
         if not (self.store.is_remote and request.version):
             return _WatchedRead(self, self.store.start(request))
 
@@ -113,7 +113,7 @@ class BucketStore:
         return _WatchedRead(self, read)
 
     def send(self, request: ReadRequest, descriptor: int) -> None:
-        """Write the bytes, by the kernel if the store is a local folder."""
+        """Write the bytes, in the kernel if the store is a local folder."""
         if self.store.is_remote:
             write_all(descriptor, self.read(request))
             return
@@ -122,14 +122,14 @@ class BucketStore:
         self.traffic.count(bytes_used=request.end - request.start)
 
     def read_many(self, requests: Iterable[ReadRequest]) -> Iterator[bytes | LedgerfsError]:
-        """Read from the store itself: these are small objects, read whole and once."""
+        """Read from the underlying store: small objects, read whole and once."""
         for outcome in self.store.read_many(requests):
             if isinstance(outcome, bytes):
                 self.traffic.count(bytes_used=len(outcome))
             yield outcome
 
     def keep(self, request: ReadRequest, data: bytes) -> None:
-        """Cache the bytes of a request that was read by `read_many`, if others would be."""
+        """Cache the bytes of a request that was read by `read_many`, if this store caches."""
         if not (self.store.is_remote and request.version):
             return
 
@@ -141,17 +141,17 @@ class BucketStore:
         self._cache.begin(self._name(request.key, request.version), request.start, request.end, fetched).cancel()
 
     def forget(self, stat: ObjectStat) -> None:
-        """Drop the kept ranges of an object."""
+        """Drop the cached ranges of an object."""
         self._cache.forget(self._name(stat.key, stat.version))
         if self._disk is not None:
             self._disk.forget(stat)
 
     def expire(self) -> None:
-        """Have the bucket listed again when it is next used."""
+        """Expire the bucket's listing: the next use lists it again."""
         self._on_change()
 
     def is_current(self, stat: ObjectStat) -> bool:
-        """Ask the store itself for the version; true if it has none."""
+        """Ask the underlying store for the version; return true if it has none."""
         is_current = not stat.version or self.head(stat.key).stat.version == stat.version
         if not is_current:
             self._on_change()
@@ -171,18 +171,18 @@ class BucketStore:
 
 @dataclass(frozen=True, slots=True)
 class _WatchedRead:
-    """A read of a bucket, which counts its bytes."""
+    """A read that counts its bytes."""
 
     store: BucketStore
     read: Pending
 
     def result(self) -> Buffer:
         """Return the bytes."""
-        with self.store._watching():  # noqa: SLF001  (the two are one subject)
+        with self.store._watching():  # noqa: SLF001  (closely related classes)
             data = self.read.result()
         self.store.traffic.count(bytes_used=len(data))
         return data
 
     def cancel(self) -> object:
-        """Give the read up."""
+        """Cancel the read."""
         return self.read.cancel()

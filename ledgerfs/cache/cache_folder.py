@@ -1,4 +1,4 @@
-"""Where cached files are, and how much of the disk they may take."""
+"""The folder of cached files, and its bound."""
 
 import atexit
 import fcntl
@@ -21,14 +21,14 @@ _BYTES_VARIABLE = "LEDGERFS_DISK_CACHE_BYTES"
 
 
 class CacheFolder:
-    """A folder of our own, made at the first write; if that is impossible, a temporary one replaces it.
+    """A private folder, created with the first write; if that fails, a temporary one replaces it.
 
     Parameters
     ----------
     path
-        The folder, readable by its owner only.
+        The folder; only its owner can read it.
     max_bytes
-        Bytes that it may hold; None for ``$LEDGERFS_DISK_CACHE_BYTES``, by default 10 GiB.
+        Most bytes in the folder; None for ``$LEDGERFS_DISK_CACHE_BYTES``, by default 10 GiB.
 
     """
 
@@ -42,7 +42,7 @@ class CacheFolder:
         self._lock = ForkLock()
 
     def open_file(self, name: str) -> int | None:
-        """Return a descriptor to read an existing file; None without one, or if it is not trusted, which is logged once."""
+        """Return a descriptor to read an existing file; None if it is missing or not trusted, which is logged once."""
         try:
             return open_in_own_folder(self.path, name)
         except FileNotFoundError:
@@ -55,7 +55,7 @@ class CacheFolder:
             return None
 
     def make(self) -> Path:
-        """Return the folder, made and writable; raises `CacheWriteError`."""
+        """Create the folder if needed and return it, writable; raises `CacheWriteError`."""
         with self._lock:
             if self._is_usable and _is_own(self.path):
                 return self.path
@@ -67,7 +67,7 @@ class CacheFolder:
             return self.path
 
     def require(self) -> Path:
-        """Return the folder as `make` does, but never a temporary one, for callers to whom that is useless; raises `OSError`."""
+        """Return the folder as `make` does, but never a temporary one; raises `OSError`."""
         with self._lock:
             if not (self._is_usable and _is_own(self.path)):
                 try:
@@ -80,7 +80,7 @@ class CacheFolder:
 
     @property
     def max_bytes(self) -> int:
-        """Bytes that the folder may hold; raises `InvalidOptionError` for an invalid ``$LEDGERFS_DISK_CACHE_BYTES``."""
+        """Most bytes in the folder; raises `InvalidOptionError` for an invalid ``$LEDGERFS_DISK_CACHE_BYTES``."""
         if self._max_bytes is None:
             self._max_bytes = _bytes_of_environment()
         return self._max_bytes
@@ -104,14 +104,14 @@ class CacheFolder:
 
 
 HINT = "cache_dir=, or $LEDGERFS_CACHE_DIR"
-"""How a user names the folder."""
+"""The options that set the folder, for error messages."""
 
 
 def cache_folder(name: str, cache_dir: str | None = None) -> CacheFolder:
     """Return the folder ``name`` in ``cache_dir``, or ``$LEDGERFS_CACHE_DIR``, ``$XDG_CACHE_HOME/ledgerfs``, ``~/.cache/ledgerfs``.
 
-    If others may write there, as to ``/tmp``, each user has a folder of their own: ``name`` followed by the user's number.
-    Raises `InvalidOptionError` for anything but a path of this machine.
+    If other users may write there, as to ``/tmp``, each user has a separate folder: ``name`` followed by the user's number.
+    Raises `InvalidOptionError` for anything except a local path.
     """
     given = folder_of_environment() if cache_dir is None else local_path(cache_dir, "cache_dir").absolute()
     root = _users_cache() / "ledgerfs" if given is None else given
@@ -119,7 +119,7 @@ def cache_folder(name: str, cache_dir: str | None = None) -> CacheFolder:
 
 
 def folder_of_environment() -> Path | None:
-    """Return the folder in ``$LEDGERFS_CACHE_DIR``, None if that is not set or empty; raises `InvalidOptionError`."""
+    """Return the folder in ``$LEDGERFS_CACHE_DIR``, None if it is unset or empty; raises `InvalidOptionError`."""
     text = os.environ.get(_FOLDER_VARIABLE)
     return local_path(text, _FOLDER_VARIABLE).absolute() if text else None
 
@@ -128,24 +128,24 @@ def _is_shared(root: Path) -> bool:
     try:
         return bool(root.stat().st_mode & _OTHERS_WRITE)
     except OSError:
-        # It does not exist, and will be made for this user only; or it cannot be used at all.
+        # Either it does not exist and `make` will create it for this user only, or it is unusable.
         return False
 
 
 def _users_cache() -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    # By the specification of XDG_CACHE_HOME, relative paths are ignored.
+    # The specification of XDG_CACHE_HOME requires to ignore relative paths.
     if cache.is_absolute():
         return cache
     try:
         return Path("~/.cache").expanduser()
     except RuntimeError:
-        # A user without a home, as in containers: `make` will use a temporary folder.
+        # The user has no home, as in containers: `make` will use a temporary folder.
         return Path("~/.cache")
 
 
 def _prepare(path: Path) -> None:
-    """Make the folder, and check that it is ours and that files in it can be written and locked; raises `OSError`."""
+    """Create the folder; check that this user owns it and can write and lock files in it; raises `OSError`."""
     if not path.is_absolute():
         raise FileNotFoundError("the user has no home folder")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -174,7 +174,7 @@ def _bytes_of_environment() -> int:
 
 
 _temporary: set[Path] = set()
-"""Folders that are removed at the end of the process; a forked child leaves those of its parent."""
+"""Folders to remove when the process exits; a forked child does not remove those of its parent."""
 
 run_in_child(_temporary.clear)
 

@@ -1,7 +1,7 @@
-"""Sealed files in one folder of the cache: materialized files, catalogs and byte ranges, all in one format and under one bound.
+"""Sealed files in one folder of the cache: materialized files, catalogs and byte ranges, in one format and under one bound.
 
-A file gets its name only when it is whole: until then it is a part, on which its maker holds a lock (`ledgerfs.cache.part_file`). Several
-processes may share the folder, be killed, and delete it. Open files can be read to their end even if they are removed.
+A file gets its name when it is complete; until then it is a part, locked by its writer (`ledgerfs.cache.part_file`). Several processes may
+share the folder, be killed, and delete it. Open files stay readable after they are removed.
 """
 
 import fcntl
@@ -22,11 +22,11 @@ from ledgerfs.errors import StaleObjectError
 
 _LOG = logging.getLogger("ledgerfs.cache")
 _USE_NS = 60 * 10**9
-"""How seldom a use is recorded."""
+"""Least time between two records of a use."""
 
 
 class SealedFile:
-    """An open file, which any number of threads may read. Its descriptor is closed with the last reference to the file."""
+    """An open file, for any number of threads. The last reference closes its descriptor."""
 
     __slots__ = ("__weakref__", "descriptor", "seal")
 
@@ -37,17 +37,17 @@ class SealedFile:
 
     @property
     def size(self) -> int:
-        """Bytes of the content."""
+        """Size of the content in bytes."""
         return self.seal.size
 
     @property
     def identity(self) -> Hashable:
-        """The file itself, and when it was written: numbers of files are given again."""
+        """Inode and time of writing, since file systems reuse inode numbers."""
         stat = os.fstat(self.descriptor)
         return stat.st_dev, stat.st_ino, stat.st_mtime_ns
 
     def read(self, start: int, end: int) -> bytes:
-        """Return bytes ``start`` to ``end``, which have to be inside the content; raises `StaleObjectError` if the file was truncated."""
+        """Return bytes ``start`` to ``end``, which must be inside the content; raises `StaleObjectError` if the file was truncated."""
         data = os.pread(self.descriptor, end - start, start)
         while len(data) < end - start:
             more = os.pread(self.descriptor, end - start - len(data), start + len(data))
@@ -57,11 +57,11 @@ class SealedFile:
         return data
 
     def was_cut(self) -> StaleObjectError:
-        """Return the error for a file that was truncated after it was opened."""
+        """Return the error for a file that was truncated while open."""
         return StaleObjectError(f"the cached file of {self.size} bytes was truncated while it was open; open it again")
 
     def note_use(self) -> None:
-        """Set the time of use, at most once a minute. The time of writing stays, since that identifies the file."""
+        """Set the time of use, at most once a minute; keep the time of writing, which identifies the file."""
         found, now = os.fstat(self.descriptor), time.time_ns()
         if not 0 <= now - found.st_atime_ns < _USE_NS:
             with suppress(OSError):
@@ -69,12 +69,12 @@ class SealedFile:
 
 
 class DiskFiles:
-    """The sealed files of one folder by their names (64 hexadecimal digits, a dot, and a kind). Safe in threads and processes.
+    """The sealed files of one folder by name (64 hexadecimal digits, a dot, and a kind). Safe in threads and processes.
 
     Attributes
     ----------
     bound
-        Bytes that all files may have. Raises `InvalidOptionError` if the environment has something else than a number.
+        Most bytes of all files. Raises `InvalidOptionError` if the environment variable is not a number.
 
     """
 
@@ -89,7 +89,7 @@ class DiskFiles:
         return self.folder.path / name
 
     def open(self, name: str) -> SealedFile | None:
-        """Return an existing file; None if it is missing or not trusted, or if its seal is damaged: then it is removed."""
+        """Return an existing file; None if it is missing or not trusted. Removes a file with a damaged seal, and returns None."""
         descriptor = self.folder.open_file(name)
         if descriptor is None:
             return None
@@ -107,18 +107,18 @@ class DiskFiles:
 
     @contextmanager
     def part(self, name: str, *, waits: bool = True) -> Iterator[PartFile]:
-        """Yield the part of a file, empty and locked; for `keep`.
+        """Yield the part of a file, empty and locked, for `keep`.
 
-        Raises `OSError`, and `BlockingIOError` while another thread or process makes the file, unless it ``waits`` for that.
+        Raises `OSError`, and `BlockingIOError` while another thread or process writes the file, unless ``waits`` is true.
         """
         lock = fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB
         with part_file(self.folder.path / (name + PART), lock=lock) as part:
             yield part
 
     def keep(self, name: str, part: PartFile, writer: SealedWriter, state: bytes = ALWAYS) -> SealedFile:
-        """Seal a part that was written, give it its name, and return the file; raises `OSError`.
+        """Seal a complete part, rename it, and return the file; raises `OSError`.
 
-        A file that is larger than the bound is removed at once: who has it open reads on, and others stay.
+        Removes a file that is larger than the bound at once, so that others stay; the returned file stays readable.
         """
         seal = writer.finish(name, state)
         file = SealedFile(open_own(part.path, os.O_RDONLY), seal)

@@ -1,7 +1,7 @@
-"""Byte ranges on disk, between the cache in memory and a remote store: what one process fetched, the next reads from disk.
+"""Byte ranges on disk, between the memory cache and a remote store, shared by processes.
 
-Only the same range is found again: readers split objects at the same places. No reader waits for writes to the disk: they have a short
-queue, and ranges that do not fit into it are not kept.
+A lookup finds only exactly the same range; readers split objects at the same offsets. Readers do not wait for disk writes: these have a
+short queue, and a range is not cached if the queue is full.
 """
 
 import errno
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 _QUEUE = 8
-"""Ranges that may wait to be written."""
+"""Most ranges in the write queue."""
 
 _LARGEST_SHARE = 4
-"""A range of more than this part of the bound is not kept, since it would push out too many others."""
+"""A range larger than this fraction of the bound (1/n) is not cached, since it would evict too many others."""
 
 _PAUSE_SECONDS = 10.0
 _QUIET_SECONDS = 300.0
@@ -40,7 +40,7 @@ _WRITERS = ReadingThreads(1, "ledgerfs-disk-write")
 
 
 class DiskRanges:
-    """Reads of one bucket: from disk if the range is there, otherwise from the store, and then written to the disk.
+    """Reads of one bucket from disk, or from the store and then written to the disk.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class DiskRanges:
         start_again_in_child(self)
 
     def after_fork(self) -> None:
-        """Start with an empty queue: its writers are the parent's."""
+        """Start with an empty queue, since a forked child has no writer threads."""
         self._queued = 0
 
     def start(self, request: ReadRequest) -> "Future[Buffer]":
@@ -78,7 +78,7 @@ class DiskRanges:
         return future
 
     def forget(self, stat: ObjectStat) -> None:
-        """Drop an object's ranges, including those that wait to be written: they may be the damaged ones."""
+        """Drop an object's ranges, including queued ones, since any may be damaged."""
         with self._lock:
             self._forgotten += 1
         digest = self._digest(stat.key, stat.version)
@@ -86,7 +86,7 @@ class DiskRanges:
             folder = open_own_folder(self._files.folder.path)
             try:
                 for name in os.listdir(folder):  # noqa: PTH208  (a descriptor)
-                    # Parts as well: the bytes that are being written now may be the damaged ones.
+                    # Parts as well: the bytes of a running write may be damaged.
                     if name.startswith(digest):
                         os.unlink(name, dir_fd=folder)
             finally:
@@ -96,13 +96,13 @@ class DiskRanges:
         forgotten = self._forgotten
         data = self._found(request)
         if data is None:
-            # It was removed since it was seen, or is damaged.
+            # It was removed meanwhile, or is damaged.
             data = self._store.read(request)
             self._put(request, data, forgotten)
         return data
 
     def _found(self, request: ReadRequest) -> bytes | None:
-        """Return the bytes of a range on disk, verified; None without one."""
+        """Return the verified bytes of a range on disk; None if there is none."""
         name = self._name(request)
         file = self._files.open(name)
         if file is None:
@@ -123,13 +123,13 @@ class DiskRanges:
         try:
             written = _WRITERS.start(self._put, request, read.result(), forgotten)
         except RuntimeError:
-            # The interpreter is ending, and accepts no more work.
+            # The interpreter is shutting down, and accepts no more work.
             self._give_room()
             return
         written.add_done_callback(lambda _: self._give_room())
 
     def _put(self, request: ReadRequest, data: Buffer, forgotten: int) -> None:
-        """Keep a range, unless it was forgotten since it was read; errors of the disk are logged, not raised."""
+        """Write a range to disk, unless it was forgotten after the read; log errors of the disk."""
         if forgotten != self._forgotten or time.monotonic() < self._paused_until:
             return
         try:
@@ -139,7 +139,7 @@ class DiskRanges:
             # Another thread or process is writing the same range.
             return
         except FileNotFoundError:
-            # It was forgotten, or the folder removed, meanwhile.
+            # The range was forgotten, or the folder removed, meanwhile.
             return
         except OSError as error:
             self._pause(error)
@@ -160,7 +160,7 @@ class DiskRanges:
             self._files.keep(name, part, writer)
 
     def _pause(self, error: OSError) -> None:
-        """Write nothing for a while, since it would fail again."""
+        """Pause writes for a while, since they would fail again."""
         now = time.monotonic()
         self._paused_until = now + _PAUSE_SECONDS
         folder = self._files.folder
@@ -172,7 +172,7 @@ class DiskRanges:
                 sweep(folder.path, self._files.bound, is_full=True)
 
     def _has_room(self) -> bool:
-        """Take a place in the queue; false if it is full."""
+        """Take a place in the queue; return false if it is full."""
         with self._lock:
             if self._queued == _QUEUE:
                 return False

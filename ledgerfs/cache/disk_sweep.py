@@ -1,8 +1,8 @@
-"""The bound of a folder of sealed files: the least recently used are removed, until the rest is within it.
+"""Keep a folder of sealed files within its bound: remove the least recently used files.
 
-The processes that share the folder count together: each appends a byte to the file ``written`` for every page of a file that it has
-written. So the size of ``written`` is what all of them wrote since the last sweep; its time of access, which only sweeps change, is when
-that was. A sweep counts the files themselves, so that no crash and no other process can make the count wrong for long.
+Processes that share the folder count together: for every page that a process writes, it appends a byte to the file ``written``. So the
+size of ``written`` is the number of pages since the last sweep; its access time, which only sweeps change, is the time of that sweep. A
+sweep counts the files themselves, which corrects the count after a crash.
 """
 
 import fcntl
@@ -21,7 +21,7 @@ NAME = re.compile(r"[0-9a-f]{64}\.[a-z0-9-]+\Z")
 """Names of sealed files: a digest, and a kind or a range."""
 
 IDLE_SECONDS = 30 * 86400
-"""Files that were not used for this long are removed, even if there is room."""
+"""Unused files of this age are removed, even if there is room."""
 
 _WRITTEN = "written"
 _LOCK = f"sweep{PART}"
@@ -36,7 +36,7 @@ _UNKNOWN_ROOM = 1 << 62
 
 
 class _Held(NamedTuple):
-    """A file: when it was used last (ns since 1970), its bytes on the disk, and its path."""
+    """A file: time of last use (ns since 1970), bytes on disk, and path."""
 
     used_ns: int
     size: int
@@ -44,7 +44,7 @@ class _Held(NamedTuple):
 
 
 def room(folder: Path) -> int:
-    """Return how many bytes may be written before the file system is too full for others; raises `OSError`."""
+    """Return how many bytes may be written so that the file system keeps space for other uses; raises `OSError`."""
     found = os.statvfs(folder)
     if not found.f_blocks:
         # Some network file systems do not report it.
@@ -53,28 +53,28 @@ def room(folder: Path) -> int:
 
 
 def count_written(folder: Path, size: int, bound: int) -> None:
-    """Count a file that was written; sweep if 5 % of the bound were written since the last sweep, or a day has passed. Raises `OSError`."""
+    """Count a written file; sweep if 5 % of the bound were written since the last sweep, or after a day. Raises `OSError`."""
     descriptor = open_own(folder / _WRITTEN, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
         os.write(descriptor, bytes(_pages(size)))
         found = os.fstat(descriptor)
     finally:
         os.close(descriptor)
-    # A sweep in the future: the clock was set back.
+    # A time in the future: the clock was set back.
     is_long_ago = abs(time.time() - found.st_atime) > _SWEEP_SECONDS
     if found.st_size * _PAGE >= bound // _SWEEP_SHARE or is_long_ago:
         sweep(folder, bound)
 
 
 def is_behind(folder: Path, bound: int) -> bool:
-    """Whether sweeps do not keep pace: 10 % of the bound were written since the last one. Then what can be fetched again is not written."""
+    """Return whether 10 % of the bound were written since the last sweep; then callers do not write byte ranges."""
     return _written(folder) * _PAGE >= max(bound // _STOP_SHARE, _PAGE)
 
 
 def sweep(folder: Path, bound: int, *, is_full: bool = False) -> None:
     """Remove dead parts, idle files, and the least recently used ones beyond 90 % of the bound, unless another process does so.
 
-    With ``is_full`` a write has failed for lack of room, which quotas cause as well: then at least a tenth is removed. Raises `OSError`.
+    With ``is_full``, after a write failed for lack of room (also by a quota), removes at least a tenth. Raises `OSError`.
     """
     with suppress(BlockingIOError), part_file(folder / _LOCK, lock=fcntl.LOCK_EX | fcntl.LOCK_NB):
         counted = _written(folder)
@@ -92,7 +92,7 @@ def sweep(folder: Path, bound: int, *, is_full: bool = False) -> None:
 
 
 def _files(folder: Path, now: int) -> Iterator[_Held]:
-    """Yield the files of the folder; removes dead parts."""
+    """Yield the files of the folder, and remove dead parts."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if not NAME.match(entry.name.removesuffix(PART)) or not entry.is_file(follow_symlinks=False):
@@ -106,7 +106,7 @@ def _files(folder: Path, now: int) -> Iterator[_Held]:
 
 
 def _used(path: str, found: os.stat_result, now: int) -> int:
-    """Return when a file was used; if that is in the future (the clock was wrong), it is set to now."""
+    """Return a file's time of last use; set a time in the future (the clock was wrong) to now."""
     if found.st_atime_ns <= now:
         return found.st_atime_ns
     with suppress(OSError):
@@ -122,7 +122,7 @@ def _written(folder: Path) -> int:
 
 
 def _forget(folder: Path, counted: int) -> None:
-    """Subtract what the sweep has counted; only after it, since it may be killed. Bytes appended at this moment may be lost: a few."""
+    """Subtract the pages that a sweep has counted, after its end, since it may be killed. May lose a few bytes appended just now."""
     descriptor = open_own(folder / _WRITTEN, os.O_WRONLY | os.O_CREAT)
     try:
         os.ftruncate(descriptor, max(0, os.fstat(descriptor).st_size - counted))

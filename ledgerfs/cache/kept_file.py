@@ -1,6 +1,6 @@
-"""A file that one process keeps for the next: replaced whole, and dropped when it is damaged.
+"""A cached file that one process stores for the next: replaced as a whole, and dropped when damaged.
 
-Nothing depends on it. A file that cannot be read counts as missing; one that cannot be written is logged.
+It is optional: an unreadable file counts as missing, and a failed write is logged.
 """
 
 import logging
@@ -20,22 +20,22 @@ _LOG = logging.getLogger("ledgerfs.cache")
 
 Content = TypeVar("Content")
 Parse = Callable[[int, int], Content]
-"""Called with a descriptor and the bytes of its content; returns the value, and raises `ValueError` if the content is invalid."""
+"""Called with a descriptor and the size of its content; returns the value, and raises `ValueError` for invalid content."""
 
 
 class KeptFile:
-    """One file. Any number of processes may load and save it at once.
+    """One file. Any number of processes may load and save it concurrently.
 
     Parameters
     ----------
     files
-        Where it is.
+        The folder of the file.
     kind
-        Kind of content: the end of its name.
+        Kind of content: the suffix of its name.
     identity
-        Identity of its owner, such as a bucket; its digest is the file's name.
+        Identity of its owner, such as a bucket; the file is named by its digest.
     layout
-        Layout of the content: a file of another layout is dropped.
+        Layout of the content, such as a dtype; a file of another layout is dropped.
 
     """
 
@@ -47,7 +47,7 @@ class KeptFile:
         self._state = sha256(repr((kind, layout)).encode()).digest()
 
     def load(self, parse: Parse[Content]) -> Content | None:
-        """Return what ``parse`` returns for the file; None without a file that is whole and ours."""
+        """Return the result of ``parse`` for the file; None if the file is missing, damaged or not trusted."""
         found = self._files.open(self._name)
         if found is None:
             return None
@@ -58,9 +58,9 @@ class KeptFile:
             return None
 
     def save(self, write: Callable[[SealedWriter], None]) -> bool:
-        """Replace the file by what ``write`` writes; return whether it was replaced.
+        """Replace the file by the output of ``write``; return whether it was replaced.
 
-        It is not replaced if it cannot be written, or while another process writes it.
+        Does not replace the file if the write fails, or while another process writes it.
         """
         try:
             self._files.folder.require()
@@ -98,7 +98,7 @@ def write_array(sink: SealedWriter, table: npt.NDArray[np.generic]) -> None:
 
 
 def read_array(descriptor: int, start: int, table: npt.NDArray[np.generic]) -> int:
-    """Fill an array from byte ``start`` on, and return where its bytes end; raises `ValueError` if the file ends before."""
+    """Fill an array from byte ``start`` on, and return the offset after it; raises `ValueError` if the file is too short."""
     rest = memoryview(table.reshape(-1).view(np.uint8).data)
     while rest:
         count = os.preadv(descriptor, [rest], start)

@@ -1,4 +1,4 @@
-"""The reads of one reader in an object: ranges anywhere, and parts fetched ahead while it goes forward."""
+"""Reads of one object by one reader: random ranges, and read-ahead while it reads forward."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -11,20 +11,20 @@ from ledgerfs.storage.object_store import ObjectStore
 from ledgerfs.storage.objects import ObjectStat, ReadRequest
 
 _JUMP = 8 << 20
-"""Bytes that a reader may skip, or go back, and still counts as going forward: between two blocks, or for reads out of order."""
+"""Bytes that a forward reader may skip or go back: between two blocks, or for reads out of order."""
 
 _LARGE = 16 << 20
-"""Bytes of a read that begins with the most parts under way."""
+"""A read of at least this many bytes begins with the most parts under way."""
 
 _KEPT = 16 << 20
-"""Bytes of a forward read that are kept for others; more would push everything else out of the cache, and are seldom read twice."""
+"""Bytes of a forward read that are cached; more would evict everything else, and are seldom read twice."""
 
 _STRAYS = 2
-"""Reads elsewhere in a row after which a reader does not go forward any more."""
+"""Consecutive reads elsewhere that end a forward read."""
 
 
 class _Held(NamedTuple):
-    """A part that was read."""
+    """A part that has been read."""
 
     start: int
     end: int
@@ -32,9 +32,9 @@ class _Held(NamedTuple):
 
 
 class ObjectReader:
-    """Reads bytes before ``end`` of one version of an object, for one open file, whose threads wait for each other.
+    """Reads of bytes before ``end`` of one version of an object, for one open file; its threads wait for each other.
 
-    A read that begins where the last one ended, or at ``start``, opens a window ahead; two reads elsewhere in a row, or an error, close it.
+    A read that begins at the end of the last one, or at ``start``, starts read-ahead; two consecutive reads elsewhere, or an error, end it.
     """
 
     __slots__ = ("__weakref__", "_ahead", "_end", "_expected", "_held", "_lock", "_object", "_store", "_strays")
@@ -49,7 +49,7 @@ class ObjectReader:
         start_again_in_child(self)
 
     def after_fork(self) -> None:
-        """Start again: another thread of the parent may have been in the middle of taking a part."""
+        """Reset the state, since another thread of the parent may have been taking a part."""
         self._ahead: Parts | None = None
         self._held: deque[_Held] = deque()
         self._strays = 0
@@ -70,13 +70,13 @@ class ObjectReader:
         return [memoryview(self._store.read(self._request(start, end)))]
 
     def expect(self) -> None:
-        """Begin to read at ``start``, before the first `read`."""
+        """Begin read-ahead at ``start``, before the first `read`."""
         with self._lock:
             if self._ahead is None:
                 self._open(self._expected, is_known=False).peek()
 
     def close(self) -> None:
-        """End the reads under way."""
+        """Cancel the reads under way."""
         with self._lock:
             if self._ahead is not None:
                 self._ahead.close()
@@ -102,7 +102,7 @@ class ObjectReader:
         while at < end and (part := ahead.peek()) is not None:
             if part.end <= at:
                 ahead.skip()
-                # The held parts must have no gap: a read that goes back to it would get wrong bytes.
+                # The held parts must not have a gap, or a read that goes back would return wrong bytes.
                 self._held.clear()
                 continue
             held = _Held(part.start, part.end, memoryview(ahead.take()))

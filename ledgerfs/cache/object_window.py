@@ -1,4 +1,4 @@
-"""Reading an object forwards: parts that arrive one after the other, as one sequence of bytes."""
+"""Read an object forward: consecutive parts as one sequence of bytes."""
 
 from collections.abc import Iterable
 
@@ -15,19 +15,19 @@ _NEAR_PARTS = 2
 def open_parts(
     store: ObjectStore, plan: Iterable[ReadRequest], *, is_known: bool = False, most: int = _REMOTE_PARTS
 ) -> Parts:
-    """Return the parts of a plan, up to ``most`` of them under way if the store is remote; ``is_known`` if all of them will be read."""
+    """Return the parts of a plan, up to ``most`` under way if the store is remote; ``is_known`` if all of them will be read."""
     return ReadAhead(store.start, plan, most if store.is_remote else min(most, _NEAR_PARTS), is_known=is_known)
 
 
 class ObjectWindow:
     """A window on an object, from ``position`` to the end of its parts in a plan, which may continue with other objects.
 
-    Parts are not copied, except for an item that begins in one part and ends in the next. For one reader in one thread.
+    Copies only an item that begins in one part and ends in the next. For one reader in one thread.
 
     Attributes
     ----------
     buffer
-        Bytes that are fetched and not consumed: perhaps not all of them, but it is only empty if there are none.
+        Fetched bytes that are not consumed, perhaps not all of them; empty only if there are none.
     position
         Offset in the object of the buffer's first byte.
 
@@ -43,7 +43,7 @@ class ObjectWindow:
         self.position = position
 
     def fill(self, size: int) -> bool:
-        """Fetch until the buffer holds ``size`` bytes; return whether it does: false only at the end of the parts."""
+        """Fetch until the buffer has ``size`` bytes; return false if the parts end before."""
         if not self.buffer:
             self.buffer, self._behind = self._behind, memoryview(b"")
         while len(self.buffer) < size:
@@ -66,7 +66,7 @@ class ObjectWindow:
         self.position += size
 
     def skip_to(self, position: int) -> None:
-        """Go forward to an offset of the object; parts before it are not read."""
+        """Go forward to an offset of the object, without reading the parts before it."""
         step = min(position - self.position, len(self.buffer))
         self.consume(step)
         step = min(position - self.position, len(self._behind))
@@ -80,7 +80,7 @@ class ObjectWindow:
             self._parts.skip()
 
     def _next_part(self) -> memoryview | None:
-        """Return the part that has the byte after the buffer."""
+        """Return the part with the byte after the buffer."""
         wanted = self.position + len(self.buffer)
         while (part := self._parts.peek()) is not None and part.key == self._key:
             if part.end <= wanted:

@@ -1,6 +1,6 @@
-"""A part: a file that is being made, under a name of its own, by one process at a time.
+"""A part: an unfinished file under a temporary name, written by one process at a time.
 
-Its maker holds a lock on it, which the kernel releases when the process ends in any way. So a part without a lock is dead.
+Its writer holds a lock on it, which the kernel releases whenever the process ends. So a part without a lock is dead.
 """
 
 import fcntl
@@ -14,11 +14,11 @@ from ledgerfs.cache.untrusted_folders import open_own
 from ledgerfs.forked import run_in_child
 
 PART = ".part"
-"""End of a part's name."""
+"""Suffix of a part's name."""
 
 
 class PartFile(NamedTuple):
-    """A part, and its descriptor, which holds the lock."""
+    """A part and its descriptor, which holds the lock."""
 
     path: Path
     descriptor: int
@@ -26,7 +26,7 @@ class PartFile(NamedTuple):
 
 @contextmanager
 def part_file(path: Path, flags: int = os.O_RDWR | os.O_CREAT, lock: int = fcntl.LOCK_EX) -> Iterator[PartFile]:
-    """Yield an empty, locked part, after waiting for the lock; it is removed at the end unless it was renamed. Raises `OSError`."""
+    """Wait for the lock, and yield an empty, locked part; remove it at the end unless it was renamed. Raises `OSError`."""
     descriptor = _lock(path, flags, lock)
     try:
         os.ftruncate(descriptor, 0)
@@ -38,7 +38,7 @@ def part_file(path: Path, flags: int = os.O_RDWR | os.O_CREAT, lock: int = fcntl
 
 
 def remove_dead(path: Path) -> None:
-    """Remove a part that no process is making; a link is not followed."""
+    """Remove a part without a lock; do not follow a link."""
     with suppress(OSError), part_file(path, os.O_RDWR | os.O_NOFOLLOW, fcntl.LOCK_EX | fcntl.LOCK_NB):
         pass
 
@@ -54,7 +54,7 @@ def _lock(path: Path, flags: int, lock: int) -> int:
         except BaseException:
             _close(descriptor)
             raise
-        # The process that held the lock before has renamed or removed it.
+        # The previous holder of the lock has renamed or removed it.
         _close(descriptor)
 
 
@@ -66,7 +66,7 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 _locks: set[int] = set()
-"""Descriptors that hold locks. A forked child has them too, and would keep the locks after its parent's end."""
+"""Descriptors that hold locks. A forked child inherits them, and would hold the locks after its parent's end."""
 
 
 def _close(descriptor: int) -> None:

@@ -1,8 +1,7 @@
-"""Reading parts in the order of a plan, while the next ones are fetched.
+"""Read parts in the order of a plan, and fetch the next ones ahead.
 
-A reader that needs only the beginning costs one small part. With every part that it takes, four times as many are under way, up to the
-store's limit. They count in the process's budget of memory (`ledgerfs.cache.block_cache`), so that many readers share it; each always has
-one part.
+A reader of only the beginning fetches one small part. Each further part multiplies the parts under way by four, up to the store's limit.
+They count in the process's memory budget (`ledgerfs.cache.block_cache`), which all readers share; each always gets one part.
 """
 
 from collections import deque
@@ -17,7 +16,7 @@ from ledgerfs.storage.objects import Pending, ReadRequest
 
 MIB = 1 << 20
 PART_BYTES = 8 * MIB
-"""Bytes of a part after the first small ones: parts end at multiples of it, so that readers of one object ask for the same ones."""
+"""Size in bytes of parts after the first small ones. Parts end at its multiples, so that readers of one object request the same parts."""
 
 _GROWTH = 4
 
@@ -25,7 +24,7 @@ _FIRST_PARTS = (MIB, MIB, 2 * MIB, 4 * MIB)
 
 
 def cut_parts(start: int, end: int, *, is_known: bool = False) -> Iterator[tuple[int, int]]:
-    """Yield the parts of a range: small ones at first, unless ``is_known``: all of it will be read."""
+    """Yield the parts of a range: small ones first, unless all of it will be read (``is_known``)."""
     if not is_known:
         for size in _FIRST_PARTS:
             if start < end:
@@ -39,18 +38,18 @@ def cut_parts(start: int, end: int, *, is_known: bool = False) -> Iterator[tuple
 
 
 class ReadAhead:
-    """The parts of a plan, taken in its order. For one thread at a time; close it, or let ``with`` do so.
+    """The parts of a plan, in its order. For one thread at a time; close it, or use ``with``.
 
     Parameters
     ----------
     begin
         Begins to read a part.
     plan
-        The parts; the next one is asked for only when it will be read.
+        The parts, evaluated lazily.
     most
-        Most parts under way at a time; with 1, each is read when it is taken.
+        Most parts under way; with 1, each is read when it is taken.
     is_known
-        Whether all of the plan will be read: then ``most`` parts are under way from the first one on.
+        Whether the whole plan will be read: then ``most`` parts are under way from the beginning.
 
     """
 
@@ -76,7 +75,7 @@ class ReadAhead:
         start_again_in_child(self)
 
     def after_fork(self) -> None:
-        """Put the parts under way back into the plan: the reads of the parent never end in a forked child."""
+        """Return the parts under way to the plan, since the parent's reads never end in a forked child."""
         parts = [part for part, _ in self._flights]
         if self._waiting is not None:
             parts.append(self._waiting)
@@ -89,7 +88,7 @@ class ReadAhead:
         self.close()
 
     def peek(self) -> ReadRequest | None:
-        """Return the part that comes next; None at the end of the plan."""
+        """Return the next part; None at the end of the plan."""
         self._launch()
         return self._flights[0][0] if self._flights else None
 
@@ -110,7 +109,7 @@ class ReadAhead:
         self._drop_first()
 
     def close(self) -> None:
-        """End the reads under way."""
+        """Cancel the reads under way."""
         while self._flights:
             self.skip()
         self._plan, self._waiting = iter(()), None
@@ -119,7 +118,7 @@ class ReadAhead:
         self.close()
 
     def _launch(self) -> None:
-        """Begin parts until as many are under way as the reader may have, and the budget allows."""
+        """Begin parts, up to the limits of the reader and of the budget."""
         while len(self._flights) < self._depth:
             if self._waiting is None:
                 self._waiting = next(self._plan, None)

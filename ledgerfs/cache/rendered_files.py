@@ -1,4 +1,4 @@
-"""Files that are expensive to make: each is made once for all readers, in any process, and kept on disk."""
+"""Materialized files: each is written once for all readers in any process, and cached on disk."""
 
 import logging
 import os
@@ -20,11 +20,11 @@ _LOG = logging.getLogger("ledgerfs.cache")
 _REMEMBERED = 65536
 
 Render = Callable[[BinaryIO], bool]
-"""Writes a file's content, and returns whether it is always valid, not only in the current state."""
+"""Writes a file's content, and returns whether it is valid in every state, not only in the current one."""
 
 
 class RenderedFiles:
-    """Rendered files by their keys (64 hexadecimal digits). Safe in threads, processes, and after a fork."""
+    """Materialized files by key (64 hexadecimal digits). Safe in threads, processes, and after a fork."""
 
     __slots__ = ("_files", "_flights", "_lock", "_open", "_verified")
 
@@ -36,14 +36,14 @@ class RenderedFiles:
         self._lock = ForkLock()
 
     def size(self, key: str, state: bytes = ALWAYS) -> int | None:
-        """Return the bytes of an existing file, or None; reads its seal only."""
+        """Return the size of an existing file in bytes, or None; reads only its seal."""
         found = self._opened(key, state) or self._files.open(_name(key))
         return found.size if found is not None and found.seal.holds_in(state) else None
 
     def open(self, key: str, render: Render, state: bytes = ALWAYS) -> SealedFile:
-        """Return a file, made by ``render`` if there is none that is valid in this state.
+        """Return a file; write it with ``render`` if there is none that is valid in this state.
 
-        Raises `CacheWriteError` when the disk is full, and the errors of ``render``; then no file is left.
+        Raises `CacheWriteError` if the disk is full, and the errors of ``render``; then leaves no file.
         """
         found = self._find(key, state)
         return found or self._flights.run((key, state), lambda: self._render(key, render, state))
@@ -54,7 +54,7 @@ class RenderedFiles:
         return opened if opened is not None and opened.seal.holds_in(state) else None
 
     def _find(self, key: str, state: bytes) -> SealedFile | None:
-        """Return an existing file that is intact and valid; a damaged one is removed."""
+        """Return an existing file that is intact and valid; remove a damaged one."""
         found = self._opened(key, state)
         if found is None:
             found = self._files.open(_name(key))
@@ -70,12 +70,12 @@ class RenderedFiles:
         return found
 
     def _is_verified(self, key: str, file: SealedFile) -> bool:
-        """Whether this process has already compared this same file with its checksums."""
+        """Return whether this process has already verified this same file."""
         with self._lock:
             return self._verified.get(key) == file.identity
 
     def _remember(self, key: str, file: SealedFile) -> None:
-        """Remember that a file is intact, so that the next `open` need not read it."""
+        """Record that a file is intact, so that the next `open` need not read it."""
         with self._lock:
             self._open[key] = file
             self._verified[key] = file.identity
@@ -84,7 +84,7 @@ class RenderedFiles:
         folder = self._files.folder.make()
         try:
             with self._files.part(_name(key)) as part:
-                # Another process may have made it while this one waited for the lock.
+                # Another process may have written it while this one waited for the lock.
                 return self._find(key, state) or self._write(key, part, render, state)
         except LedgerfsError:
             raise

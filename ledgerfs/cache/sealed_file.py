@@ -1,8 +1,7 @@
-"""The one format of files in the cache: the content, and after it a seal, by which damage to any part is noticed.
+"""The format of cached files: the content, then a seal that detects damage.
 
-The seal has a CRC32 of each block of the content, then its size, digests of the file's name and state, and a CRC32 of all of this. So
-a part of a large file is verified without the rest. A file that was torn by a crash, truncated or renamed, or in which a bit flipped,
-does not match its seal.
+The seal has a CRC32 of each block of the content, its size, digests of the file's name and state, and a CRC32 of all of this. So a part of
+a large file can be verified without the rest. A torn, truncated or renamed file, or one with a flipped bit, does not match its seal.
 """
 
 import io
@@ -17,13 +16,13 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 BLOCK = 64 << 10
-"""Bytes that are verified together."""
+"""Size in bytes of a verified block."""
 
 STATE_BYTES = 32
-"""Bytes of a state: a digest of everything else that the content depends on."""
+"""Size in bytes of a state: a digest of everything that the content depends on."""
 
 ALWAYS = bytes(STATE_BYTES)
-"""The state of a content that depends on nothing else."""
+"""The state of content that is always valid."""
 
 _FIELDS = Struct("<8sQ32s32s")  # magic, size of the content, digest of the name, state
 _CHECKSUM = Struct("<I")
@@ -39,9 +38,9 @@ class Seal:
     Attributes
     ----------
     size
-        Bytes of the content.
+        Size of the content in bytes.
     state
-        The state in which the content is valid; `ALWAYS`, or a digest.
+        The state in which the content is valid: `ALWAYS`, or a digest.
     checksums
         The CRC32 of each block, 4 bytes each.
 
@@ -52,11 +51,11 @@ class Seal:
     checksums: bytes
 
     def holds_in(self, state: bytes) -> bool:
-        """Whether the content is valid in this state."""
+        """Return whether the content is valid in this state."""
         return self.state in (ALWAYS, state)
 
     def read(self, descriptor: int, start: int, end: int) -> bytes | None:
-        """Return bytes ``start`` to ``end`` of the content, verified; None if they are damaged. Raises `OSError`."""
+        """Return bytes ``start`` to ``end`` of the content after verification; None if they are damaged. Raises `OSError`."""
         first, last = start // BLOCK, -(-end // BLOCK)
         begin = first * BLOCK
         data = os.pread(descriptor, min(last * BLOCK, self.size) - begin, begin)
@@ -65,18 +64,18 @@ class Seal:
         return data[start - begin : end - begin]
 
     def is_intact(self, descriptor: int) -> bool:
-        """Whether all of the content matches; reads it (2 GB/s)."""
+        """Return whether the whole content matches; reads all of it (2 GB/s)."""
         chunks = range(0, self.size, _CHUNK)
         return all(self.read(descriptor, at, min(at + _CHUNK, self.size)) is not None for at in chunks)
 
 
 class SealedWriter(io.RawIOBase):
-    """A binary file that is written from start to end, over a descriptor that it does not own.
+    """A binary file for sequential writes, over a descriptor that it does not own.
 
     Attributes
     ----------
     failure
-        The error of the first write that failed: libraries that write through this object may raise another one.
+        The error of the first failed write, since libraries that write through this object may raise another one.
 
     """
 
@@ -112,7 +111,7 @@ class SealedWriter(io.RawIOBase):
     def finish(self, name: str, state: bytes = ALWAYS) -> Seal:
         """Write the seal of a file of this name; raises `OSError`.
 
-        Nothing waits for a sync to the disk: what a crash tears does not match the seal, and is made again.
+        Does not sync: a file torn by a crash does not match its seal, and is written again.
         """
         if self._size % BLOCK:
             self._end_block()
@@ -134,7 +133,7 @@ class SealedWriter(io.RawIOBase):
 
 
 def read_seal(descriptor: int, name: str) -> Seal | None:
-    """Return the seal of a file of this name; None if it has none that is intact. The content is not read. Raises `OSError`."""
+    """Return the seal of a file of this name, without reading the content; None if it is missing or damaged. Raises `OSError`."""
     total = os.fstat(descriptor).st_size
     end = os.pread(descriptor, _END, max(0, total - _END))
     if len(end) < _END:

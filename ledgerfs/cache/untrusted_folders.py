@@ -1,7 +1,7 @@
-"""Files in folders that others may write to: planted links and files are neither followed, nor trusted, nor written through.
+"""Open files in folders that other users can write to, safe against planted links and files.
 
-A link is never followed in the last component of a path. A file or folder of our own belongs to this user, and nobody else may write to it.
-Anything else raises `PermissionError`, whose ``strerror`` says why.
+Links are never followed in the last component of a path. An own file or folder belongs to this user, and is writable only by this user.
+Anything else raises `PermissionError` with the reason in ``strerror``.
 """
 
 import errno
@@ -16,7 +16,7 @@ _OF_OTHERS = 0o022
 
 
 def open_plain(path: str | Path, flags: int, mode: int = 0o600, *, folder: int | None = None) -> int:
-    """Return a descriptor of a regular file, never through a link; in ``folder`` if that is given. Raises `OSError`."""
+    """Open a regular file, never through a link, relative to ``folder`` if given; return its descriptor. Raises `OSError`."""
     try:
         descriptor = os.open(path, flags | _FILE, mode, dir_fd=folder)
     except OSError as error:
@@ -30,7 +30,7 @@ def open_plain(path: str | Path, flags: int, mode: int = 0o600, *, folder: int |
 
 
 def open_own(path: str | Path, flags: int, mode: int = 0o600, *, folder: int | None = None) -> int:
-    """Return a descriptor of a regular file that is our own, as `open_plain`; a file with further names (hard links) is refused."""
+    """Open an own regular file, as `open_plain`; refuse a file with further names (hard links)."""
     descriptor = open_plain(path, flags, mode, folder=folder)
     try:
         found = os.fstat(descriptor)
@@ -44,7 +44,7 @@ def open_own(path: str | Path, flags: int, mode: int = 0o600, *, folder: int | N
 
 
 def open_own_folder(path: Path, *below: str) -> int:
-    """Return a descriptor of a folder, or of one below it; all folders on the way have to be our own. Raises `OSError`."""
+    """Open a folder, or one below it; all folders on the way must be own ones. Raises `OSError`."""
     descriptor = _open_folder(path, None)
     for name in below:
         above = descriptor
@@ -56,7 +56,7 @@ def open_own_folder(path: Path, *below: str) -> int:
 
 
 def open_in_own_folder(path: Path, name: str, *below: str) -> int:
-    """Return a descriptor to read our own file ``name`` in a folder, or in one below it. Raises `OSError`."""
+    """Open the own file ``name`` for reading, in a folder or in one below it. Raises `OSError`."""
     folder = open_own_folder(path, *below)
     try:
         return open_own(name, os.O_RDONLY, folder=folder)
@@ -65,7 +65,7 @@ def open_in_own_folder(path: Path, name: str, *below: str) -> int:
 
 
 def require_own_folder(path: Path, *below: str) -> None:
-    """Raise `OSError` unless a folder, and those named below it, exist and are our own."""
+    """Raise `OSError` unless a folder, and those named below it, exist and are own ones."""
     os.close(open_own_folder(path, *below))
 
 
@@ -78,7 +78,7 @@ def require_no_others_link(path: Path) -> None:
 
 
 def make_new(path: Path) -> int:
-    """Return a descriptor to write a new file; raises `FileExistsError`, also for a link, and `OSError`."""
+    """Create a file and return a descriptor to write it; raises `FileExistsError`, also for a link, and `OSError`."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE, 0o666)
 
 

@@ -1,1 +1,1 @@
-"""The seam between layouts and everything that reads: the catalog, a ledger's reader, findings, times. Knows no layout."""
+"""Layout-independent interfaces: the catalog, readers of ledgers, findings, times."""

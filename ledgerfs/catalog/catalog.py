@@ -1,6 +1,6 @@
-"""The catalog: every ledger of a bucket, as a table of columns.
+"""The catalog: all ledgers of a bucket, as a table of columns.
 
-A catalog never changes: a refresh makes a new one. A `LedgerRef` is made from a row when that ledger is asked for. Catalogs can be pickled.
+A catalog is immutable: a refresh creates a new one. A `LedgerRef` is created from a row on demand. Catalogs can be pickled.
 """
 
 from bisect import bisect_left, bisect_right
@@ -34,9 +34,9 @@ class Catalog:
     Attributes
     ----------
     names
-        Managed-ledger names, sorted; None (no name known) is the last.
+        Managed-ledger names, sorted; None (unknown name) is the last.
     places
-        Where ledgers are in the bucket, in the words of their layouts.
+        Places of ledgers in the bucket, in the form of their layouts.
     ledgers
         Rows of `LEDGER`, sorted by name, ledger id, copy.
     lost
@@ -44,17 +44,17 @@ class Catalog:
     remains
         {number of a layout: its objects that are not ledgers}.
     others
-        Keys of no layout.
+        Keys outside of all layouts.
     gaps
-        Rows of `GAP`, sorted by name and ledger id: the ledgers that readers of topics will miss.
+        Rows of `GAP`, sorted by name and ledger id: missing ledgers.
     unlisted
-        The errors of folders among ledgers that could not be listed.
+        The errors of unlistable folders that contain ledgers.
     closed
-        The errors of other folders that could not be listed: ledgers of any topic may be there, though nothing says so.
+        The errors of other unlistable folders, which may contain ledgers of any topic.
     archived
         The keys of objects that the listing shows as archived (`ledgerfs.storage.objects.ObjectStat.archived`); not cached on disk.
     skips_refused
-        Whether readers leave out what the store refuses (``on_unreadable="skip"``).
+        Whether readers skip objects that the store refuses (``on_unreadable="skip"``).
 
     """
 
@@ -89,7 +89,7 @@ class Catalog:
         others: OtherKeys | None = None,
         places: Sequence[str] = ("",),
     ) -> "Catalog":
-        """Sort and rank rows of `LEDGER`, lost ones among them, whose ``name`` is a row of ``names``."""
+        """Sort and rank rows of `LEDGER`, including lost ones; their ``name`` is a row of ``names``."""
         order = sorted(range(len(names)), key=lambda i: (names[i] is None, names[i] or ""))
         new_row = np.empty(len(names), np.int32)
         new_row[order] = np.arange(len(names), dtype=np.int32)
@@ -116,7 +116,7 @@ class Catalog:
         places: Sequence[str] = ("",),
         gaps: Table | None = None,
     ) -> "Catalog":
-        """Index what `of` sorted and ranked."""
+        """Index rows that `of` sorted and ranked."""
         return cls(
             names=names,
             places=tuple(places),
@@ -131,7 +131,7 @@ class Catalog:
         )
 
     def refused(self) -> list[LedgerfsError]:
-        """Return the errors of folders and objects that the store refused, and that may belong to any topic."""
+        """Return the errors of refused folders and objects that may belong to any topic."""
         unplaced = self._gaps_of(UNKNOWN)
         ids = zip(*(unplaced[name].tolist() for name in ("uuid_high", "uuid_low", "ledger_id")), strict=True)
         refusals = self.refusals()
@@ -139,15 +139,15 @@ class Catalog:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the store refused nothing, of whatever topic."""
+        """Whether the store refused nothing, of any topic."""
         return not (self.unlisted or self.closed or self.refusals())
 
     def require_readable(self) -> None:
-        """Raise the error of what the store refused if it may belong to any topic: topics and ledgers would be missing unseen."""
+        """Raise the error of a refused object that may belong to any topic, since topics and ledgers may be missing."""
         self._raise_first(self.refused(), READ_THE_REST)
 
     def require_writable(self) -> None:
-        """Raise the same, whatever readers skip: it may have the id that is to be written."""
+        """Raise the same even if readers skip it, since a new ledger's id may exist there."""
         self._raise_first(self.refused(), "nothing is written before it can be read")
 
     def _raise_first(self, refused: Sequence[LedgerfsError], advice: str) -> None:
@@ -161,9 +161,9 @@ class Catalog:
             raise type(first)(reason, key=first.key, offset=first.offset)
 
     def refusals(self) -> dict[tuple[int, int, int], LedgerfsError]:
-        """Return {both halves of the uuid, and ledger id: why the store refused to show the ledger}.
+        """Return {both halves of the uuid, and ledger id: the store's refusal}.
 
-        Ledgers of clusters and disks have no uuid: bookies that do not answer are a reason of their own (`GapKind.END_UNKNOWN`).
+        Excludes ledgers of clusters and disks, which have no uuid; unreachable bookies have their own kind (`GapKind.END_UNKNOWN`).
         """
         unreadable = (one for remains in self.remains.values() for one in remains.unreadable())
         refused = (one for one in unreadable if one.uuid and is_refusal(one.error))
@@ -171,26 +171,26 @@ class Catalog:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the bucket holds nothing of any layout."""
+        """Whether the bucket has no objects of any layout."""
         return not (self.ledgers.size or self.lost.size) and all(one.is_empty for one in self.remains.values())
 
     @property
     def managed_ledgers(self) -> list[str | None]:
-        """The names that have ledgers, even if all are missing or empty, in order."""
+        """The names with ledgers, even if all are missing or empty, in order."""
         return self._names_with(self.gaps["name"][self.gaps["kind"] != GapKind.BEING_WRITTEN])
 
     @property
     def known_names(self) -> list[str | None]:
-        """The same with the names of which ledgers are only being written: there is nothing to read, but something to tell of."""
+        """The same and the names whose ledgers are all being written, for reports."""
         return self._names_with(self.gaps["name"])
 
     def topics(self) -> list[TopicInfo]:
-        """Sum up each topic, sorted by managed-ledger name."""
+        """Summarize each topic, sorted by managed-ledger name."""
         missing = self.gaps[self.gaps["kind"] != GapKind.BEING_WRITTEN]
         return topic_infos(self.names, self.ledgers, missing, self._without_entries())
 
     def has(self, managed_ledger: str | None) -> bool:
-        """Whether there are ledgers of this name, even if all of them are missing or empty."""
+        """Return whether there are ledgers of this name, even if all of them are missing or empty."""
         return (
             len(self._rows_of(managed_ledger)) > 0
             or self.row_of(managed_ledger) in self._without_entries()
@@ -198,14 +198,14 @@ class Catalog:
         )
 
     def knows(self, managed_ledger: str) -> bool:
-        """Whether there are ledgers of this name, even if all of them are missing, empty or being written."""
+        """Return whether there are ledgers of this name, even if all of them are missing, empty or being written."""
         row = self._name_rows.get(managed_ledger)
         if row is None:
             return False
         return len(self._rows_of(managed_ledger)) > 0 or row in self._without_entries() or self._gaps_of(row).size > 0
 
     def names_from(self, prefix: str) -> Iterator[str]:
-        """Yield the names that begin with ``prefix``, in order, without a search of the others."""
+        """Yield the names that begin with ``prefix``, in order, by bisection."""
         # The last of the sorted names may be None.
         end = len(self.names) - (None in self.names[-1:])
         for row in range(bisect_left(range(end), prefix, key=lambda row: self.names[row] or ""), end):
@@ -219,44 +219,44 @@ class Catalog:
         return UNKNOWN if managed_ledger is None else self._name_rows.get(managed_ledger, UNKNOWN)
 
     def missing_of(self, managed_ledger: str | None) -> tuple[MissingLedger, ...]:
-        """Return the ledgers of one managed ledger that are known but cannot be read, ascending by id; for None none."""
+        """Return the known but unreadable ledgers of one managed ledger, ascending by id; none for None."""
         found = () if managed_ledger is None else self.absent_of(managed_ledger)
         return tuple(one for one in found if one.kind is not GapKind.BEING_WRITTEN)
 
     def absent_of(self, managed_ledger: str | None) -> tuple[MissingLedger, ...]:
-        """Return the same with those that are being written, as a copy of the bucket lacks them; for None those of unknown topic."""
+        """Return the same and the ledgers being written, which a copy of the bucket lacks; for None those of unknown topic."""
         row = self.row_of(managed_ledger)
         if row == UNKNOWN and managed_ledger is not None:
-            # An unknown name owns nothing, least of all the ledgers of unknown topic.
+            # An unknown name has no ledgers, and must not get those of unknown topic.
             return ()
         return tuple(self._missing(self._gaps_of(row), managed_ledger))
 
     def unplaced(self) -> list[int]:
-        """Return the ids of the ledgers whose topic is unknown, without those that are being written."""
+        """Return the ids of ledgers of unknown topic, without those being written."""
         gaps = self._gaps_of(UNKNOWN)
         found: list[int] = gaps["ledger_id"][gaps["kind"] != GapKind.BEING_WRITTEN].tolist()
         return found
 
     def being_written(self, managed_ledgers: Iterable[str | None]) -> list[MissingLedger]:
-        """Return the ledgers of some managed ledgers that are probably being written; of None those of unknown topic."""
+        """Return the ledgers of some managed ledgers that are probably being written; for None those of unknown topic."""
         wanted = set(managed_ledgers)
         found = self.gaps[self.gaps["kind"] == GapKind.BEING_WRITTEN]
         named = ((gap, None if gap["name"] == UNKNOWN else self.names[gap["name"]]) for gap in found)
         return [missing_of_row(gap, name, self.places[gap["place"]]) for gap, name in named if name in wanted]
 
     def _names_with(self, others: npt.NDArray[np.int32]) -> list[str | None]:
-        """Return the names that have ledgers, and those of some other rows, in order."""
+        """Return the names with ledgers, and the names of some other rows, in order."""
         is_there = np.diff(self._starts) > 0
         is_there[others[others != UNKNOWN]] = True
         is_there[list(self._without_entries())] = True
         return [self.names[row] for row in np.flatnonzero(is_there).tolist()]
 
     def is_without_entries(self, managed_ledger: str | None) -> bool:
-        """Whether a name is that of a topic which has no entry yet, or any more."""
+        """Return whether the topic of this name has no entries, yet or any more."""
         return self.row_of(managed_ledger) in self._without_entries()
 
     def _without_entries(self) -> frozenset[int]:
-        """Return the rows of names that are topics without an entry."""
+        """Return the name rows of topics without entries."""
         return frozenset[int]().union(*(one.topics for one in self.remains.values()))
 
     def _gaps_of(self, row: int) -> Table:
@@ -265,23 +265,23 @@ class Catalog:
         return found
 
     def refs_of(self, managed_ledger: str | None) -> Iterator[LedgerRef]:
-        """Yield the ledgers of one managed ledger, ascending by id, all copies."""
+        """Yield the ledgers of one managed ledger, with all copies, ascending by id."""
         for ledger in self.table_of(managed_ledger):
             yield self.ref_of(ledger)
 
     def refs(self) -> Iterator[LedgerRef]:
-        """Yield every ledger, all copies, in the order of the table."""
+        """Yield all ledgers, with all copies, in the order of the table."""
         for row in range(self.ledgers.size):
             yield self.ref(row)
 
     def copies_of(self, managed_ledger: str | None, ledger_id: int) -> list[LedgerRef]:
-        """Return all copies of one ledger of one managed ledger, first the one to read; empty without any."""
+        """Return all copies of a ledger of a managed ledger, the one to read first; empty without any."""
         rows = self._rows_of(managed_ledger)
         ids = self.ledgers["ledger_id"]
         return [self.ref(row) for row in _equal_run(rows, ledger_id, lambda row: int(ids[row]))]
 
     def all_of(self, ledger_id: int) -> list[LedgerRef]:
-        """Return every ledger of this id, of all topics, with all copies."""
+        """Return all ledgers of this id, of all topics, with all copies."""
         ids, by_id = self.ledgers["ledger_id"], self._by_id
         found = _equal_run(range(by_id.size), ledger_id, lambda place: int(ids[by_id[place]]))
         return [self.ref(row) for row in sorted(by_id[found.start : found.stop].tolist())]
@@ -289,10 +289,10 @@ class Catalog:
     def find(
         self, ledger_id: int, managed_ledgers: Sequence[str | None] | None = None, uuid: str | None = None
     ) -> LedgerRef:
-        """Return the ledger of this id, its newest complete copy unless ``uuid`` names another.
+        """Return the ledger of this id: its newest complete copy, or the one with ``uuid``.
 
-        Raises `NotFoundError`, `MissingLedgerError` for a ledger that is known but cannot be read, and `AmbiguousLedgerError` when
-        several topics have a ledger of this id and ``managed_ledgers`` names none.
+        Raises `NotFoundError`, `MissingLedgerError` for a known but unreadable ledger, and `AmbiguousLedgerError` if several topics have a
+        ledger of this id and ``managed_ledgers`` is not given.
         """
         refs = self.all_of(ledger_id)
         if managed_ledgers is not None:
@@ -353,7 +353,7 @@ class Catalog:
 
 
 def _equal_run(places: range, value: int, value_at: Callable[[int], int]) -> range:
-    """Return those of ``places`` that have ``value``, by bisection: values ascend."""
+    """Return the ``places`` with ``value``, by bisection of ascending values."""
     low = bisect_left(places, value, key=value_at)
     high = bisect_right(places, value, lo=low, key=value_at)
     return places[low:high]

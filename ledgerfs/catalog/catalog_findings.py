@@ -1,4 +1,4 @@
-"""Findings of a catalog that are the same for every layout: copies that contradict each other, keys of no layout."""
+"""Catalog findings of all layouts: contradicting copies, foreign keys, unlistable folders."""
 
 from collections.abc import Iterator
 
@@ -16,13 +16,13 @@ _NAMES_SHOWN = 5
 
 
 def check_copies(catalog: Catalog) -> Iterator[Finding]:
-    """Yield a finding for each copy that is not read."""
+    """Yield a finding for each copy that readers do not use."""
     for row in np.flatnonzero(catalog.ledgers["copy"] > 0):
         yield _copy(catalog, int(row))
 
 
 def check_messages_twice(catalog: Catalog) -> Iterator[Finding]:
-    """Yield a finding for each ledger that was made of another one, if the bucket has the same messages under another id, too."""
+    """Yield a finding for each ledger that was made of another one, if the bucket has its messages under another id, too."""
     same_messages = SameMessages(catalog)
     for ref in same_messages.made():
         others = same_messages.others_of(ref)
@@ -34,7 +34,7 @@ def check_messages_twice(catalog: Catalog) -> Iterator[Finding]:
 
 
 def check_read_order(catalog: Catalog) -> Iterator[Finding]:
-    """Yield a finding for each ledger that was made of another one, and is read on the wrong side of one of its topic."""
+    """Yield a finding for each ledger that was made of another one and is out of order in its topic."""
     for ref in SameMessages(catalog).made():
         other = out_of_order(catalog, ref.managed_ledger, ref.ledger_id, ref.root.ledger_id)
         if other is not None:
@@ -46,7 +46,7 @@ def check_read_order(catalog: Catalog) -> Iterator[Finding]:
 
 
 def check_hidden_partitions(catalog: Catalog) -> Iterator[Finding]:
-    """Yield a remark for each topic with ledgers of its own beside partitions, which its name does not mean then."""
+    """Yield a remark for each topic whose own ledgers hide its partitions."""
     for name in catalog.managed_ledgers:
         hidden = [] if name is None else partitions_of(catalog, name)
         if hidden:
@@ -55,14 +55,14 @@ def check_hidden_partitions(catalog: Catalog) -> Iterator[Finding]:
 
 
 def check_unlisted(catalog: Catalog) -> Iterator[Finding]:
-    """Yield the folders that could not be listed."""
+    """Yield a finding for each unlistable folder."""
     for error in (*catalog.unlisted, *catalog.closed):
         message = f"what is in this folder is not known, and ledgers may be: {error.reason}"
         yield Finding(Severity.UNCHECKED, "unlisted-folder", message, error.key)
 
 
 def other_keys(catalog: Catalog, kind: str, what: str) -> Iterator[Finding]:
-    """Yield a remark about the keys of one kind, if there are any; ``what`` describes them in words."""
+    """Yield a remark about the keys of one kind, if any; ``what`` describes them."""
     count = catalog.others.counts.get(kind, 0)
     if count:
         names = catalog.others.names[kind]
@@ -72,7 +72,7 @@ def other_keys(catalog: Catalog, kind: str, what: str) -> Iterator[Finding]:
 
 
 def severity_of(error: LedgerfsError) -> Severity:
-    """Return the severity of an object that could not be read: deleted since the listing, refused by the store, or broken."""
+    """Return the severity of an unreadable object: deleted since the listing, refused by the store, or damaged."""
     if isinstance(error, ObjectNotFoundError):
         return Severity.REMARK
     if isinstance(error, AccessDeniedError | StoreError):
@@ -81,7 +81,7 @@ def severity_of(error: LedgerfsError) -> Severity:
 
 
 def severity_of_copy(catalog: Catalog, ref: LedgerRef) -> Severity:
-    """Return the severity of damage to a copy: a remark where another, complete one is read instead."""
+    """Return the severity of damage to a copy: a remark if readers use another, complete one."""
     is_read = ref.copy == 0 or not catalog.copies_of(ref.managed_ledger, ref.ledger_id)[0].is_sound
     return Severity.DAMAGE if is_read else Severity.REMARK
 
@@ -89,13 +89,13 @@ def severity_of_copy(catalog: Catalog, ref: LedgerRef) -> Severity:
 def about(
     ref: LedgerRef, severity: Severity, kind: str, message: str, offset: int | None = None, *, role: str | None = None
 ) -> Finding:
-    """Return a finding about a ledger, or about its object of a role."""
+    """Return a finding about a ledger, or about one of its objects by role."""
     key = ref.key if role is None else ref.object(role).key
     return Finding(severity, kind, message, key, offset, ref.ledger_id, ref.topic)
 
 
 def _copy(catalog: Catalog, row: int) -> Finding:
-    """Return the finding of a copy that is not read: a remark if its index agrees with that of the one that is, otherwise damage."""
+    """Return the finding of an unused copy: a remark if its index agrees with the used copy's, otherwise damage."""
     copy, read = catalog.ref(row), catalog.ref(row - int(catalog.ledgers["copy"][row]))
     if copy.agrees_with(read):
         return about(copy, Severity.REMARK, "extra-copy", "a further copy of this ledger; another one is read")
@@ -106,7 +106,7 @@ def _copy(catalog: Catalog, row: int) -> Finding:
 
 
 def contradicting_copy(copy: LedgerRef, difference: str) -> Finding:
-    """Return the finding of a copy that has other entries than the one that is read."""
+    """Return the finding of a copy whose entries differ from those of the used copy."""
     message = f"a copy of this ledger, with {difference}; remove the one that is wrong"
     return about(copy, Severity.DAMAGE, "contradicting-copy", message)
 

@@ -1,4 +1,4 @@
-"""Ledgers as rows of a table: columns that every layout fills, and room for columns of its own.
+"""Rows of ledgers: common columns, and room for a layout's own columns.
 
 A million ledgers are one numpy table of some 260 bytes a row, not a million objects.
 """
@@ -20,7 +20,7 @@ OWN_BYTES = 146
 """Room for a layout's own columns: two versions of objects, and some numbers."""
 
 VERSION_BYTES = 64
-"""Longer than the ETags of all known stores; a longer one is not kept, and reads then do not check it."""
+"""Longer than the ETags of all known stores; a longer one is omitted, and reads do not check it."""
 
 LEDGER = np.dtype(
     [
@@ -32,7 +32,7 @@ LEDGER = np.dtype(
         ("copy", "i4"),  # 0: the one to read; 1, 2, …: further complete copies, then damaged ones
         ("layout", "i1"),
         ("state", "i1"),  # CatalogState
-        ("ordered", "?"),  # a broker wrote it, so its entries are nearly in the order of their times
+        ("ordered", "?"),  # written by a broker, so its entries are nearly in the order of their times
         ("first_entry", "i8"),
         ("last_entry", "i8"),
         ("length", "i8"),
@@ -41,40 +41,40 @@ LEDGER = np.dtype(
         ("cuts", "i4"),
         ("created_ms", "i8"),  # 0: unknown
         ("changed_ms", "i8"),
-        # Of the ledger that it was made of (`Origin`): its id, its number of entries, 0 without such a ledger, and its bytes.
+        # The ledger that it was made of (`Origin`): its id, its number of entries (0 without such a ledger), and its bytes.
         ("origin_id", "i8"),
         ("origin_entries", "u4"),
         ("origin_length", "i8"),
-        ("open", "?"),  # it was still written when it was listed
+        ("open", "?"),  # not yet closed when it was listed
         ("own", f"V{OWN_BYTES}"),
     ]
 )
 """A ledger: row of a catalog. `LedgerRef` describes the columns."""
 
 NO_UUID = uuid_from_halves(0, 0)
-"""Of a ledger that has none."""
+"""The uuid column of a ledger without one."""
 
 
 def kept_version(stat: ObjectStat) -> bytes:
-    """Return an object's version as rows have it."""
+    """Return an object's version as a column."""
     version = stat.version.encode()
     return version if len(version) <= VERSION_BYTES else b""
 
 
 def version_of(kept: bytes) -> str:
-    """Return the version that `kept_version` made a column."""
+    """Return the version of a column that `kept_version` returned."""
     return kept.rstrip(b"\0").decode()
 
 
 def own_columns(rows: Table, own: np.dtype[np.void]) -> Table:
-    """Return a layout's own columns of its rows, as a writable view; they take all of ``own``."""
+    """Return a layout's own columns of its rows, as a writable view over all of ``own``."""
     found: Table = rows["own"].view(own)
     return found
 
 
 def ref_of_row(row: np.void, managed_ledger: str | None, place: str) -> LedgerRef:
-    """Return the value of one row of `LEDGER`, given its name and its place in the bucket."""
-    # All fields at once: one by one, each would be a numpy object first.
+    """Return the `LedgerRef` of one row of `LEDGER`, given its name and its place in the bucket."""
+    # All fields at once, since single fields would create numpy objects.
     values = cast("tuple[Any, ...]", row.item())
     high, low, ledger_id, _, _, copy, layout, state, ordered, first, last, length, stored, expected, cuts, *rest = (
         values
@@ -108,13 +108,13 @@ def origin_columns(origin: Origin | None) -> tuple[int, int, int]:
 
 
 def is_sound(rows: Table | np.void) -> npt.NDArray[np.bool_]:
-    """Return for rows of `LEDGER` whether their state is sound."""
+    """Return whether rows of `LEDGER` are sound."""
     sound: npt.NDArray[np.bool_] = rows["state"] == CatalogState.SOUND
     return sound
 
 
 def agree(left: Table | np.void, right: Table | np.void) -> npt.NDArray[np.bool_]:
-    """Return for rows of `LEDGER` what `LedgerRef.agrees_with` does."""
+    """Return whether rows of `LEDGER` agree, as `LedgerRef.agrees_with`."""
     one, other = left["created_ms"], right["created_ms"]
     same: npt.NDArray[np.bool_] = (
         (left["last_entry"] == right["last_entry"])

@@ -1,24 +1,24 @@
-"""The seam between the tree and what its files hold."""
+"""The interface between the tree and the content of its files."""
 
 from collections.abc import Hashable, Sequence
 from typing import Protocol
 
 
 class FileReader(Protocol):
-    """The content of one open file: its size is known, and any number of threads may read it."""
+    """The content of one open file, with a known size, for any number of threads."""
 
     @property
     def size(self) -> int:
-        """Bytes, exactly."""
+        """Exact size in bytes."""
         ...
 
     @property
     def identity(self) -> Hashable:
-        """What bytes these are: two files of one path whose identities are equal have the same ones."""
+        """Identity of the content: two files of one path with equal identities have the same bytes."""
         ...
 
     def read(self, start: int, end: int) -> bytes:
-        """Return bytes ``start`` to ``end``, which are inside the content; bytes after them may be fetched ahead."""
+        """Return bytes ``start`` to ``end``, which are inside the content; may read ahead."""
         ...
 
     def read_into(self, start: int, buffer: memoryview) -> None:
@@ -30,5 +30,5 @@ class FileReader(Protocol):
         ...
 
     def send(self, start: int, end: int, descriptor: int) -> None:
-        """Write bytes ``start`` to ``end`` to a file descriptor, by the kernel if it can do that."""
+        """Write bytes ``start`` to ``end`` to a file descriptor, in the kernel if possible."""
         ...

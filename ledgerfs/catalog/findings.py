@@ -6,31 +6,31 @@ from typing import Any
 
 
 class Severity(Enum):
-    """How bad a finding is."""
+    """Severity of a finding."""
 
     DAMAGE = "damage"
-    """Data is lost or unreadable, to us or to a broker."""
+    """Data is lost or unreadable, to ledgerfs or to a broker."""
     UNCHECKED = "unchecked"
-    """The store did not let us read it: its state is unknown."""
+    """The store refused access: the state is unknown."""
     REMARK = "remark"
-    """Worth knowing; everything is readable."""
+    """Information; everything is readable."""
 
     @property
     def rank(self) -> int:
-        """Its place in a report: damage first, then what could not be checked, then remarks."""
+        """Order in a report: damage, then unchecked objects, then remarks."""
         return list(Severity).index(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing found.
+    """One finding.
 
     Attributes
     ----------
     kind
         Short stable name, such as ``checksum-mismatch``; ``docs/operating/verify.md`` lists them.
     key, offset
-        Object and byte offset in it; None if the finding is about the whole object, or the whole bucket.
+        Object and byte offset in it; None if the finding concerns the whole object, or the whole bucket.
     ledger_id, topic
         Ledger and topic, if they are known.
 
@@ -45,7 +45,7 @@ class Finding:
     topic: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the finding as values that JSON knows."""
+        """Return the finding as JSON values."""
         return {**asdict(self), "severity": self.severity.value}
 
 
@@ -58,11 +58,11 @@ class Report:
     quick
         Whether only indexes and sizes were compared.
     ledgers
-        Number of ledgers looked at, every copy counted.
+        Number of checked ledgers, including all copies.
     entries, bytes
-        Entries whose records and checksums were checked, and bytes read for that; 0 when ``quick``.
+        Entries whose records and checksums were checked, and bytes read for that; 0 if ``quick``.
     findings
-        Damage first, then what could not be checked, then remarks.
+        Damage, then unchecked objects, then remarks.
 
     """
 
@@ -83,7 +83,7 @@ class Report:
         return not any(finding.severity is Severity.UNCHECKED for finding in self.findings)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the report as values that JSON knows."""
+        """Return the report as JSON values."""
         return {
             "quick": self.quick,
             "damaged": self.is_damaged,

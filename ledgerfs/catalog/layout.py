@@ -1,4 +1,4 @@
-"""How ledgers lie in a bucket. All rooms above know only `Catalog`, `LedgerRef`, `LedgerReader` and findings."""
+"""The interface of layouts. Higher layers use only `Catalog`, `LedgerRef`, `LedgerReader` and findings."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -17,34 +17,34 @@ from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.objects import ObjectStat
 
 Progress = Callable[[str, int, int | None], None]
-"""Called as (the step, how much of it is done, how much there is or None)."""
+"""Called with (step, amount done, total amount or None)."""
 
 OpenLedger = Callable[[LedgerRef], LedgerReader]
 """Returns the reader of a row of the catalog."""
 
 
 class Names(dict[Any, int]):
-    """{text of a catalog that is being made: its row}, in the order they came; the texts are managed ledgers, or places."""
+    """{text of a new catalog: its row}, in order of insertion; the texts are managed ledgers, or places."""
 
     def row_of(self, text: str | None) -> int:
-        """Return the row of a text, which is added if it is new."""
+        """Return the row of a text; add a new text."""
         return self.setdefault(text, len(self))
 
 
 class Listing(Protocol):
-    """The objects of one layout in a listing, taken as its pages come."""
+    """Collects the objects of one layout from the pages of a listing."""
 
     def take(self, page: Sequence[ObjectStat]) -> list[ObjectStat]:
         """Take the objects of this layout; return the rest."""
         ...
 
     def may_be_behind(self, key: str) -> bool:
-        """Whether ledgers of this layout may be in the folder that a link leads to, by the link's place among what was taken."""
+        """Return whether the folder that a link leads to may have ledgers of this layout, by the link's position among taken objects."""
         ...
 
 
 class FoundLedgers(NamedTuple):
-    """The rows of `LEDGER` that a layout found, whose names and places are rows of the given `Names`, and its other objects."""
+    """The rows of `LEDGER` that a layout found (names and places are rows of `Names`), and its other objects."""
 
     ledgers: Table
     remains: Remains
@@ -52,28 +52,28 @@ class FoundLedgers(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RepairRequest:
-    """What a user wants to repair.
+    """A request for repairs.
 
     Attributes
     ----------
     store
         The bucket's store, without a cache.
     catalog
-        The bucket as it was listed just now, in every layout: no repair is decided by a kept catalog.
+        A new listing in every layout; a cached catalog is not safe for repairs.
     list_all
-        Lists the bucket once more, in every layout, for repairs that look again when they are carried out.
+        Lists the bucket again, in every layout, for repairs that check again when they run.
     layouts
-        Numbers of the layouts that the bucket is read in: who reads it so sees no copy in another one.
+        Numbers of the opened layouts; their readers do not see copies in other ones.
     open_ledger
-        Returns a reader, of any layout, that asks the store itself for every byte.
+        Returns a reader, of any layout, that reads every byte from the store, without caches.
     managed_ledger
         The user's name for the managed ledger of ledgers whose topic is unknown; None without one.
     ledgers
-        The ledger ids to look at; None for all.
+        The ledger ids to check; None for all.
     older_than_ms, now_ms
-        Age from which on an object is not being written any more, and the time of the request.
+        Age from which on an object is no longer being written, and the time of the request.
     metadata
-        Whether to ask for the user metadata of every object, with a request for each.
+        Whether to read the user metadata of every object, with a request for each.
 
     """
 
@@ -100,32 +100,32 @@ class LedgerCheck(Protocol):
 
     @property
     def findings(self) -> Sequence[Finding]:
-        """The findings in it."""
+        """Its findings."""
         ...
 
     @property
     def entries(self) -> int:
-        """How many entries were read."""
+        """Number of entries read."""
         ...
 
     @property
     def bytes(self) -> int:
-        """How many bytes of the store were read."""
+        """Number of bytes read from the store."""
         ...
 
     @property
     def digest(self) -> blake2b | None:
-        """The digest of all records, if one was given."""
+        """The given digest after all records; None without one."""
         ...
 
     @property
     def schema_versions(self) -> AbstractSet[int]:
-        """The versions of its topic's schema that its messages name."""
+        """The schema versions that its messages refer to."""
         ...
 
 
 class Layout(Protocol):
-    """One layout, over one bucket."""
+    """One layout over one bucket."""
 
     @property
     def number(self) -> int:
@@ -134,15 +134,15 @@ class Layout(Protocol):
 
     @property
     def is_in_folders(self) -> bool:
-        """Whether ledgers may be in folders of the bucket: then these are listed, too."""
+        """Whether folders of the bucket may have ledgers, so that they must be listed."""
         ...
 
     def begin_listing(self) -> Listing:
-        """Return the object that takes the pages of a listing."""
+        """Return a collector for the pages of a listing."""
         ...
 
     def kind_of_other(self, key: str) -> str | None:
-        """Return the kind of a key that belongs to no ledger, in a word of this layout; None if it is unknown."""
+        """Return this layout's name for the kind of a key outside of all ledgers; None if it is unknown."""
         ...
 
     def load(
@@ -153,31 +153,31 @@ class Layout(Protocol):
         places: Names,
         progress: Progress | None,
     ) -> FoundLedgers:
-        """Return the ledgers of a listing that `begin_listing` made; those that are unchanged in ``previous`` are not read again."""
+        """Return the ledgers of a listing from `begin_listing`; does not read ledgers again that are unchanged in ``previous``."""
         ...
 
     def completed(self, catalog: Catalog) -> Catalog:
-        """Return the catalog, completed by this layout's remains where that needs all ledgers of the bucket."""
+        """Return the catalog, completed by this layout's other objects where that needs all ledgers of the bucket."""
         ...
 
     def gaps(self, catalog: Catalog, now_ms: int) -> Iterator[tuple[Any, ...]]:
-        """Yield the missing ledgers that this layout's objects show, as rows of `GAP`; ``now_ms`` is the time of the listing."""
+        """Yield rows of `GAP` for missing ledgers with objects of this layout; ``now_ms`` is the time of the listing."""
         ...
 
     def open_ledger(self, ref: LedgerRef) -> LedgerReader:
-        """Return a reader; it sends no request before it is used."""
+        """Return a reader, which sends its first request on first use."""
         ...
 
     def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterable[Finding]:
-        """Yield the findings of listing and catalog alone; reads no entries."""
+        """Yield the findings from listing and catalog, without reading entries."""
         ...
 
     def check_ledger(self, ledger: LedgerReader, on_read: OnRead, digest: blake2b | None = None) -> LedgerCheck:
-        """Read a ledger in full; ``on_read`` is called as bytes are read, ``digest`` is updated with the records of a whole ledger."""
+        """Read a ledger in full; calls ``on_read`` during the read, and updates ``digest`` with the records of a whole ledger."""
         ...
 
     def remarks(self, catalog: Catalog) -> Iterable[Finding]:
-        """Yield remarks on the bucket, after all ledgers were read in full."""
+        """Yield remarks on the bucket, after a full read of all ledgers."""
         ...
 
     @property
@@ -186,5 +186,5 @@ class Layout(Protocol):
         ...
 
     def repairs(self, request: RepairRequest) -> Iterable[Repair]:
-        """Yield what is wrong with the objects in the bucket, each with its repair; changes nothing."""
+        """Yield the defects of the bucket's objects with their repairs; changes nothing."""
         ...

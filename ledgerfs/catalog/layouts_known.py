@@ -1,6 +1,6 @@
-"""How layouts read their rows of a catalog, by number, also of one that another process kept.
+"""Registry of the layouts' modules ``rows``, by number, which read rows of any catalog, also of a cached one.
 
-A layout registers its module ``rows`` when it is loaded: rows are read after the bucket was opened.
+A layout registers its module when it is loaded, so open the bucket before you read rows.
 """
 
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from ledgerfs.catalog.remains import Kept, Remains
 
 OF_BUCKETS = ("pulsar_blob", "mapfile")
-"""The layouts that may be together in one bucket."""
+"""The layouts of buckets; one bucket may have several."""
 
 AUTO = "auto"
-"""Instead of a name: every layout takes its own objects, by their keys, since a bucket may hold several layouts."""
+"""Read all layouts; each takes its objects by their keys."""
 
 
 class LayoutRows(Protocol):
@@ -31,12 +31,12 @@ class LayoutRows(Protocol):
 
     @property
     def NUMBER(self) -> int:  # noqa: N802
-        """Its number, which never changes: catalogs on disk have it."""
+        """Its number, which never changes, since cached catalogs contain it."""
         ...
 
     @property
     def KEPT_TABLES(self) -> "Mapping[str, np.dtype[np.void]]":  # noqa: N802
-        """{table of its `Kept`: type of the rows}."""
+        """{name of a table in `Kept`: type of its rows}."""
         ...
 
     @property
@@ -47,19 +47,19 @@ class LayoutRows(Protocol):
     def objects_of(
         self, row: tuple[Any, ...], own: bytes, managed_ledger: str | None, place: str
     ) -> tuple[tuple[str, ObjectStat], ...]:
-        """Return the objects of a ledger, each with its role, from its row and the layout's own columns."""
+        """Return the objects of a ledger with their roles, from its row and the layout's own columns."""
         ...
 
     def key_of_missing(self, uuid: str, ledger_id: int, managed_ledger: str | None, place: str, kind: int) -> str:
-        """Return the key of the object that shows a missing ledger; ``kind`` is a `GapKind`."""
+        """Return the key of the object of a missing ledger; ``kind`` is a `GapKind`."""
         ...
 
     def kept(self, remains: "Remains") -> "Kept":
-        """Return remains as they are kept for the next process."""
+        """Return the layout's other objects in cached form."""
         ...
 
     def remains_of_kept(self, kept: "Kept") -> "Remains":
-        """Return the remains again; raises `ValueError` for invalid tables."""
+        """Return the objects from their cached form; raises `ValueError` for invalid tables."""
         ...
 
 
@@ -67,16 +67,16 @@ _known: dict[int, LayoutRows] = {}
 
 
 def register_rows(rows: LayoutRows) -> None:
-    """Have rows with this layout's number be read by its module; raises `ValueError` for a number of another layout."""
+    """Register the module of a layout by its number; raises `ValueError` if another layout has this number."""
     if _known.setdefault(rows.NUMBER, rows).NAME != rows.NAME:
         raise ValueError(f"layout {rows.NAME} has the number of {_known[rows.NUMBER].NAME}")
 
 
 def layout_rows(number: int) -> LayoutRows:
-    """Return the module ``rows`` of a layout that was loaded."""
+    """Return the module ``rows`` of a loaded layout."""
     return _known[number]
 
 
 def is_known(number: int) -> bool:
-    """Whether rows with this number can be read."""
+    """Return whether the layout with this number is loaded."""
     return number in _known

@@ -1,4 +1,4 @@
-"""One ledger of a bucket, as the catalog has it."""
+"""One ledger of a bucket, from the catalog."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class CatalogState(IntEnum):
-    """State of a ledger that a catalog knows without reading its entries."""
+    """State of a ledger by the catalog, without reading its entries."""
 
     SOUND = 0
     """Index, sizes and metadata agree."""
     DAMAGED = 1
-    """They contradict each other: entries are missing or unreadable."""
+    """Index, sizes and metadata disagree: entries are missing or unreadable."""
     LOST = 2
-    """The bucket shows that there was such a ledger, but its bytes are gone."""
+    """Objects of the ledger exist, but its bytes are gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class LedgerRef:
     Attributes
     ----------
     layout
-        Number of the layout that it is stored in (`ledgerfs.catalog.layouts_known`).
+        Number of its layout (`ledgerfs.catalog.layouts_known`).
     uuid
-        Uuid of this copy: that of the offload attempt.
+        Uuid of this copy, from the offload attempt.
     managed_ledger
-        Name of the managed ledger; None if nothing in the bucket names it.
+        Name of the managed ledger; None if unknown.
     copy
         0 for the copy to read; others are further uploads of the same ledger.
     first_entry, last_entry
@@ -45,21 +45,21 @@ class LedgerRef:
     length
         Bytes of all entries; -1 if unknown.
     stored, expected
-        Bytes that they take in the store, and that they should take by the ledger's own metadata; -1 if lost, or unknown.
+        Bytes of the entries in the store, and by the ledger's own metadata; -1 if lost, or unknown.
     cuts
-        Number of entries at which reading can begin at little cost (`LedgerReader.cuts`).
+        Number of split points (`LedgerReader.cuts`).
     created_ms
         Creation of the ledger in BookKeeper, ms since 1970 UTC, or None.
     changed_ms
-        When the ledger was complete in the bucket; ms since 1970 UTC.
+        Completion of the ledger in the bucket, ms since 1970 UTC.
     is_ordered
-        Whether a broker wrote it, so that its entries are nearly in the order of their publish times. What was imported has any order.
+        Whether a broker wrote it, so that its entries are nearly in the order of their publish times. Imported entries may have any order.
     objects
         Its objects, each with its role; the first one has the entries.
     origin
-        The ledger whose messages it has in entries of its own (``offload --unbatch``); None if it is not known to be made of one.
+        The ledger that it was made of by writing its messages into new entries (``offload --unbatch``); None if there is none, or unknown.
     is_open
-        Whether it was still written when it was listed, in a living cluster: the same ledger may have more entries by now.
+        Whether it was not yet closed at the time of the listing, in a live cluster: it may have more entries now.
 
     """
 
@@ -89,12 +89,12 @@ class LedgerRef:
 
     @property
     def topic(self) -> str:
-        """Topic name as users know it."""
+        """Topic name for users."""
         return topic_of(self.managed_ledger)
 
     @property
     def is_sound(self) -> bool:
-        """Whether its state is sound: false means that entries are missing or unreadable."""
+        """Whether its state is sound; otherwise entries are missing or unreadable."""
         return self.state is CatalogState.SOUND
 
     @property
@@ -104,7 +104,7 @@ class LedgerRef:
 
     @property
     def root(self) -> Origin:
-        """The ledger whose messages it has: the one that it was made of, else itself."""
+        """The ledger that it was made of, else itself."""
         return self.origin or Origin(self.ledger_id, self.last_entry, self.length)
 
     @property
@@ -119,12 +119,12 @@ class LedgerRef:
 
     @property
     def key(self) -> str:
-        """The key for errors: that of the object with the entries, or the ledger's id."""
+        """The key for errors: the key of the object with the entries, or the ledger's id."""
         return self.objects[0][1].key if self.objects else f"ledger {self.ledger_id}"
 
     @property
     def version(self) -> str:
-        """A text that changes whenever an object does that the ledger is read from."""
+        """A text that changes with any object of the ledger."""
         return " ".join((self.uuid, *(f"{stat.size}/{stat.modified_ms}/{stat.version}" for _, stat in self.objects)))
 
     def object(self, role: str) -> ObjectStat:
@@ -135,6 +135,6 @@ class LedgerRef:
         raise CorruptLedgerError(f"the ledger has no {role} object", key=self.key)
 
     def agrees_with(self, other: "LedgerRef | LedgerMetadata") -> bool:
-        """Whether two copies of one ledger claim the same entries and bytes, and the same creation if both have it."""
+        """Return whether two copies of one ledger have equal numbers of entries and bytes, and equal creation times if both have one."""
         created = {self.created_ms, other.created_ms} - {None}
         return (self.last_entry, self.length) == (other.last_entry, other.length) and len(created) <= 1

@@ -1,12 +1,12 @@
-"""Limits of the publish times of each ledger, as far as the catalog knows them.
+"""Limits of each ledger's publish times, from the catalog.
 
-They follow from three facts. No message of a ledger was published before the ledger was created: a broker creates it first, and an import
-takes the earliest publish time of its rows as the creation. The messages of a ledger that a broker wrote were published before the same
-broker created the next one. And the clocks behind these times differ by no more than the slack.
+They follow from three facts. All messages of a ledger were published after its creation: a broker creates it first, and an import sets the
+creation to the earliest publish time of its rows. All messages of a ledger that a broker wrote were published before the broker created
+the next one. And the clocks behind these times differ at most by the slack.
 
-A ledger that ledgerfs made of rows or records, or copied from another topic or id, has no end: its messages are of any time, and it limits
-no other ledger. If the creations of the other ledgers do not all ascend (copies by earlier versions, several clusters), ids are not in the
-order of time, and no ledger of the topic has an end.
+A ledger that ledgerfs wrote from rows or records, or copied from another topic or id, has no end: its messages may have any time, and it
+does not limit other ledgers. If the creations of the other ledgers do not all ascend (copies by earlier versions, several clusters), ids
+are not in the order of time, and the topic's ledgers have no end.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ _LOWEST, _HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """Publish times from ``start_ms`` on and before ``end_ms``, ms since 1970 UTC, None for no limit; and how far clocks may be off."""
+    """Publish times from ``start_ms`` on and before ``end_ms``, ms since 1970 UTC, None for no limit; with the slack of clocks."""
 
     start_ms: int | None
     end_ms: int | None
@@ -36,11 +36,11 @@ class TimeRange:
         return self.start_ms is not None or self.end_ms is not None
 
     def is_behind(self, time_ms: int) -> bool:
-        """Whether the range begins after this time, even if clocks are off by the slack."""
+        """Return whether the range begins after this time plus the slack."""
         return self.start_ms is not None and time_ms + self.slack_ms < self.start_ms
 
     def is_before(self, time_ms: int) -> bool:
-        """Whether the range ends before this time, even if clocks are off by the slack."""
+        """Return whether the range ends before this time minus the slack."""
         return self.end_ms is not None and time_ms - self.slack_ms >= self.end_ms
 
 
@@ -51,13 +51,11 @@ class LedgerTimes:
     Attributes
     ----------
     earliest, latest
-        No message of the ledger was published before the one, or after the other, except for the slack; the least and the greatest
-        integer if unknown.
+        First and last possible publish time, up to the slack; the least and the greatest integer if unknown.
     is_known
         Whether its creation is known.
     is_in_order
-        Whether it is in the order of time among the ledgers of its topic: then a time within it also limits the ledgers before and
-        after it.
+        Whether it is in order of time among the ledgers of its topic: then a time in it also limits the ledgers before and after it.
 
     """
 
@@ -73,24 +71,24 @@ class LedgerTimes:
         Parameters
         ----------
         created_ms
-            When each ledger was created, ms since 1970 UTC; 0 or less if unknown.
+            Creation of each ledger, ms since 1970 UTC; 0 or less if unknown.
         is_ordered
-            Which ledgers a broker wrote (`LedgerRef.is_ordered`).
+            Whether a broker wrote each ledger (`LedgerRef.is_ordered`).
         topics
-            For each ledger the number of its topic, ascending; within a topic, ledgers ascend by their ids.
+            The number of each ledger's topic, ascending; within a topic, ledgers ascend by id.
 
         """
         size = created_ms.size
         is_known = created_ms > 0
         tells = is_known & is_ordered
-        # Ranks instead of times, so that those of one topic can be raised above those of all earlier topics.
+        # Ranks instead of times, so that a topic's ranks can be raised above those of all earlier topics.
         rank = np.unique(created_ms, return_inverse=True)[1].reshape(-1) + topics * (size + 1)
         before = _shifted(np.maximum.accumulate(np.where(tells, rank, -1)), -1, 1)
         behind = _shifted(np.minimum.accumulate(np.where(tells, rank, _HIGHEST)[::-1])[::-1], _HIGHEST, -1)
         is_between = (before < rank) & (rank < behind)
         # Equal times of two ledgers of one topic do not ascend.
         is_proof = tells & is_between
-        # A single one that does not ascend proves that ids are not in the order of time in that topic.
+        # One time that does not ascend proves that the topic's ids are not in the order of time.
         is_astray = np.isin(topics, topics[tells & ~is_between])
         is_in_order = is_ordered & ~is_astray
         places = np.arange(size)
@@ -128,7 +126,7 @@ class LedgerTimes:
         return keep
 
     def are_left_out_by_others(self, times: TimeRange) -> Mask:
-        """Return which ledgers cannot have messages of a range of time only because of when others of their topic were created."""
+        """Return which ledgers are outside of a range of time only because of the creation of other ledgers of their topic."""
         left_out = ~self.may_have(times)
         if times.end_ms is not None:
             left_out &= ~(self.is_known & (self.earliest >= _limit(times.end_ms + times.slack_ms)))
@@ -136,7 +134,7 @@ class LedgerTimes:
 
 
 def _shifted(values: Int64, first: int, step: int) -> Int64:
-    """Return for each row the value of the row before it (``step`` 1) or after it (-1)."""
+    """Return each row's previous (``step`` 1) or next (-1) value."""
     shifted = np.full_like(values, first)
     if step > 0:
         shifted[1:] = values[:-1]
@@ -146,7 +144,7 @@ def _shifted(values: Int64, first: int, step: int) -> Int64:
 
 
 def _of_same_topic(created_ms: Int64, topics: Int64, places: Int64, unknown: int) -> Int64:
-    """Return for each ledger the creation of the ledger in row ``places``, if that is of the same topic; ``unknown`` otherwise."""
+    """Return for each ledger the creation of the ledger in row ``places``, if it has the same topic, else ``unknown``."""
     if not places.size:
         return places
     is_place = (places >= 0) & (places < places.size)
@@ -155,5 +153,5 @@ def _of_same_topic(created_ms: Int64, topics: Int64, places: Int64, unknown: int
 
 
 def _limit(time_ms: int) -> int:
-    """Return a time clipped to what a column can hold, without the values that mean no limit."""
+    """Return a time clipped to the range of a column, without the values for no limit."""
     return min(max(time_ms, _LOWEST + 1), _HIGHEST)

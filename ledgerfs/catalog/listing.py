@@ -1,4 +1,4 @@
-"""Listing a bucket: every layout takes its own objects, and all of them become one catalog. Saved schemas are left out."""
+"""List a bucket: every layout takes its objects, and all become one catalog, without saved schemas."""
 
 import logging
 import time
@@ -22,21 +22,21 @@ from ledgerfs.storage.objects import ObjectStat
 
 _log = logging.getLogger("ledgerfs.store")
 _MANY_KEYS = 100_000
-"""Foreign keys in a folder after which a log line names the option that lists no folders."""
+"""Foreign keys in a folder after which a log line recommends the layout without folders."""
 
 FOREIGN = "foreign"
-"""Kind of the keys that no layout knows."""
+"""Kind of the keys outside of all layouts."""
 
 _SYSTEM_FOLDERS = frozenset({"lost+found", "System Volume Information"})
-"""What file systems keep at their tops for themselves, and let nobody look into."""
+"""Folders of file systems themselves, which users cannot list."""
 
 
 def list_bucket(
     store: ObjectStore, layouts: Sequence[Layout], previous: Catalog | None = None, progress: Progress | None = None
 ) -> Catalog:
-    """Return the catalog of a bucket, by one listing and by reading the metadata of ledgers that ``previous`` does not have.
+    """List a bucket, read the metadata of ledgers that are not in ``previous``, and return the catalog.
 
-    Raises `NotFoundError` (no such bucket), `AccessDeniedError`, `StoreError`; damaged objects raise nothing.
+    Raises `NotFoundError` (no such bucket), `AccessDeniedError`, `StoreError`; damaged objects do not raise.
     """
     listed_ms = int(time.time() * 1000)
     survey = _Survey(store, layouts, progress)
@@ -59,7 +59,7 @@ def list_bucket(
 
 
 class _Survey:
-    """The objects that layouts take from the pages of a listing, and those that none of them takes."""
+    """The objects of a listing by layout, and foreign keys."""
 
     def __init__(self, store: ObjectStore, layouts: Sequence[Layout], progress: Progress | None) -> None:
         self.listings: list[Listing] = [layout.begin_listing() for layout in layouts]
@@ -74,7 +74,7 @@ class _Survey:
         self._seen = 0
 
     def take(self, page: Sequence[ObjectStat]) -> None:
-        """Take a page of the bucket itself; folders are listed if a layout has ledgers in folders."""
+        """Take a page of the bucket itself; list its folders if a layout has ledgers in folders."""
         looks = any(layout.is_in_folders for layout in self._layouts)
         for stat in self._not_taken(page):
             if stat.refused:
@@ -83,12 +83,12 @@ class _Survey:
                 self._add_other(stat.key)
 
     def unlisted(self) -> tuple[AccessDeniedError, ...]:
-        """Return the errors of folders among ledgers that could not be listed."""
+        """Return the errors of unlistable folders that contain ledgers."""
         links = (stat for stat in self._links if any(one.may_be_behind(stat.key) for one in self.listings))
         return self._errors(*self._denied, *links)
 
     def closed(self) -> tuple[AccessDeniedError, ...]:
-        """Return the errors of other folders that could not be listed: ledgers may be there, though nothing shows it."""
+        """Return the errors of other unlistable folders, which may contain ledgers."""
         return self._errors(*self._closed)
 
     def _errors(self, *stats: ObjectStat) -> tuple[AccessDeniedError, ...]:
@@ -97,9 +97,9 @@ class _Survey:
         return tuple(AccessDeniedError(stat.refused + hint, key=stat.key) for stat in stats)
 
     def _take_folder(self, folder: str) -> bool:
-        """Take the objects in a folder and below it; return whether a layout took any, or it may not be listed. Else it is a foreign key.
+        """Take the objects below a folder; return whether a layout took any, or it cannot be listed. Otherwise it is a foreign key.
 
-        All are listed: a folder of any name and depth may be the base of ledgers, and a page of keys costs less than a folder a request.
+        Lists all keys below it, since any folder may be the base of ledgers, and a page of keys costs less than a request for each folder.
         """
         is_ours, rest = False, OtherKeys()
         links: list[ObjectStat] = []
@@ -120,7 +120,7 @@ class _Survey:
                 for one in self._layouts:
                     if not one.is_in_folders:
                         _log_many_keys(self._store.url, folder, layout_rows(one.number).NAME)
-        # A folder of nothing but links may be a tenant, whose namespaces are elsewhere.
+        # A folder of links only may be a tenant with namespaces elsewhere.
         is_all = not is_ours and 0 < len(links) == sum(rest.counts.values())
         (self._closed if is_all else self._links).extend(links)
         (self._denied if is_ours else self._closed).extend(denied)
@@ -149,7 +149,7 @@ class _Survey:
 
 @cache
 def _log_many_keys(url: str, folder: str, layout: str) -> None:
-    """Log, once a process, that a folder takes long to list, and the layout that lists none."""
+    """Log once in a process that a folder takes long to list, with the layout that avoids it."""
     _log.warning(
         '%s: many foreign keys in %s; all are listed, since some may be ledgers. layout="%s" (--layout %s) lists no folders',
         url, folder, layout, layout,
@@ -157,9 +157,9 @@ def _log_many_keys(url: str, folder: str, layout: str) -> None:
 
 
 def with_gaps(catalog: Catalog, rows: Iterable[tuple[Any, ...]]) -> Catalog:
-    """Return a catalog with its missing ledgers, given as rows of `GAP`: each ledger of a topic at most once."""
+    """Return a catalog with its missing ledgers from rows of `GAP`, each ledger of a topic at most once."""
     gaps = np.concatenate([np.array(list(rows), GAP), _contradictions(catalog)])
-    # A refusal is the first reason of its ledger: with others the rest of a topic may be read.
+    # A refusal is the first reason of its ledger, since with other reasons the rest of a topic may be read.
     refusals = catalog.refusals()
     keys = zip(*(gaps[name].tolist() for name in ("uuid_high", "uuid_low", "ledger_id")), strict=True)
     is_other = np.array([key not in refusals for key in keys], np.bool_)
@@ -169,7 +169,7 @@ def with_gaps(catalog: Catalog, rows: Iterable[tuple[Any, ...]]) -> Catalog:
 
 
 def _contradictions(catalog: Catalog) -> Table:
-    """Return the copies that have other entries than the ones that are read."""
+    """Return the copies whose entries differ from those of the used copies."""
     ledgers = catalog.ledgers
     copies = np.flatnonzero(ledgers["copy"] > 0)
     read = copies - ledgers["copy"][copies]

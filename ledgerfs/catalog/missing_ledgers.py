@@ -1,7 +1,7 @@
-"""Missing ledgers, which are known in a bucket but cannot be read, as values and as rows of a table.
+"""Missing ledgers: known in a bucket but not readable. As values, and as rows of a table.
 
-Reading a topic that lacks one raises before the first row (`missing_error`). The topic of some ledgers is unknown; reading any topic warns
-of how many these are (`unplaced_text`).
+A read of a topic with a missing ledger raises before the first row (`missing_error`). If a bucket has ledgers of unknown topic, a read of
+any topic warns with their number (`unplaced_text`).
 """
 
 from collections.abc import Sequence
@@ -21,41 +21,41 @@ from ledgerfs.storage.failures import READ_THE_REST
 
 _MOST_NAMED = 3
 UNKNOWN = -1
-"""Row of a name, id of a ledger, or number of entries that nothing tells."""
+"""An unknown row of a name, id of a ledger, or number of entries."""
 
 
 UPLOAD_MS = 10 * 60 * 1000
-"""What is not whole may still be written so long after its last byte was: Pulsar puts an index within seconds, and tries for minutes if the
-store is slow or fails."""
+"""How long an incomplete ledger may still be written after its last byte: Pulsar writes an index within seconds, but retries for minutes if
+the store is slow or fails."""
 
 CLOCKS_MS = 24 * 60 * 60 * 1000
-"""The time of an object that is further ahead of our clock means nothing."""
+"""The largest lead of an object's time over our clock; a later time is ignored."""
 
 
 class GapKind(IntEnum):
-    """Why a ledger cannot be read; the most precise reasons come first."""
+    """Reasons why a ledger cannot be read, the most precise ones first."""
 
     DATA_LOST = 0
     INDEX_UNREADABLE = 1
     INDEX_LOST = 2
     CONTRADICTED = 3
-    """Two copies of the ledger have different entries; one of them is read, and hides the other."""
+    """Two copies of the ledger have different entries; readers use one of them."""
     UNREADABLE = 4
-    """Its objects are not a readable ledger: incomplete, damaged, or of an unknown kind."""
+    """Its objects are incomplete, damaged, or of an unknown kind."""
     BEING_WRITTEN = 5
-    """It is not whole, but so young, or of a job that has published nothing, that it may still be written."""
+    """It is incomplete, but may still be written: it is young, or its job has published nothing."""
     NOTHING_LEFT = 6
-    """What should hold its objects is there, and none of them."""
+    """Its folder exists, but without its objects."""
     NOT_IN_BOOKKEEPER = 7
-    """A living cluster lists it without entries, as the one that is written, and has no such ledger."""
+    """The ledger list of a live cluster has it as the current one, without entries, but BookKeeper does not."""
     END_UNKNOWN = 8
-    """It is open, and so many of its bookies are silent, or their disks away, that nobody can tell where it ends."""
+    """It is open, and its end is unknown, since too many of its bookies or their disks are unavailable."""
     LIST_UNREADABLE = 9
-    """The list of all ledgers of its topic is damaged, in the metadata of a cluster: which there are is unknown."""
+    """The ledger list of its topic is damaged in the metadata of a cluster, so its ledgers are unknown."""
     NOT_ON_DISKS = 10
-    """It is in BookKeeper by its metadata, and none of the given disks has an entry of it."""
+    """Its metadata refers to BookKeeper, but the given disks have no entry of it."""
     NEWER_THAN_METADATA = 11
-    """It was made after the metadata was saved: nobody can tell whose it is."""
+    """It was created after the metadata was saved, so its topic is unknown."""
 
 
 THERE_OR_UNCLEAR = frozenset(
@@ -67,23 +67,23 @@ THERE_OR_UNCLEAR = frozenset(
         GapKind.NEWER_THAN_METADATA,
     }
 )
-"""Of what is missing so nobody can say that it is gone: it is there, or nobody knows."""
+"""Kinds whose ledgers exist, or may exist."""
 
 
 GAP = np.dtype(
     [
         ("uuid_high", "u8"),
         ("uuid_low", "u8"),
-        ("ledger_id", "i8"),  # UNKNOWN where nothing tells it
-        ("name", "i4"),  # row of Catalog.names; UNKNOWN where nothing tells it
+        ("ledger_id", "i8"),  # or UNKNOWN
+        ("name", "i4"),  # row of Catalog.names, or UNKNOWN
         ("place", "i4"),  # row of Catalog.places
         ("layout", "i1"),
         ("kind", "i1"),
-        ("is_beside", "?"),  # whether another copy of the ledger is there, which is read
+        ("is_beside", "?"),  # whether readers use another copy of the ledger
         ("last_entry", "i8"),  # by the index; UNKNOWN without one
         ("length", "i8"),
         ("created_ms", "i8"),  # 0: unknown
-        ("modified_ms", "i8"),  # of the object that tells of the ledger
+        ("modified_ms", "i8"),  # of the object that shows the ledger
     ]
 )
 """A missing ledger: row of `ledgerfs.catalog.catalog.Catalog.gaps`."""
@@ -111,23 +111,23 @@ class MissingLedger:
     Attributes
     ----------
     ledger_id
-        Its id; -1 where nothing tells it.
+        Its id; -1 if unknown.
     layout
-        Number of the layout that shows it (`ledgerfs.catalog.layouts_known`).
+        Number of its layout (`ledgerfs.catalog.layouts_known`).
     uuid, key
         Uuid of the upload, and key of the object that shows it.
     entries, bytes
-        Its entries and their bytes, by its index; None without an index.
+        Number of its entries and their bytes, by its index; None without an index.
     kind
-        Why it is missing; `why` says it in words.
+        The reason; `why` is its text.
     is_beside
-        Whether another copy of the ledger exists: with ``on_corrupt="skip"`` that one is read.
+        Whether another copy of the ledger exists, which readers use with ``on_corrupt="skip"``.
     created_ms, modified_ms
-        Creation of the ledger, None if unknown; when the object was written; ms since 1970 UTC.
+        Creation of the ledger, None if unknown; last modification of the object; ms since 1970 UTC.
     refusal
-        The store's refusal to show it; None for a ledger that is lost or damaged.
+        The error of a store that refused access; None for a lost or damaged ledger.
     is_skipped
-        Whether it is left out because of the refusal (``on_unreadable="skip"``).
+        Whether readers skip it because of the refusal (``on_unreadable="skip"``).
 
     """
 
@@ -147,38 +147,38 @@ class MissingLedger:
 
     @property
     def why(self) -> str:
-        """Why it is missing, in words."""
+        """The reason as text."""
         return _REASONS[self.kind] if self.refusal is None else self.refusal.reason
 
     @property
     def is_unclear(self) -> bool:
-        """Whether it may be there: it is refused or unreadable, or not all of it is known."""
+        """Whether it may exist: it is refused, unreadable, or partly unknown."""
         return self.refusal is not None or self.kind in THERE_OR_UNCLEAR
 
     @property
     def known_id(self) -> int | None:
-        """Its id; None where nothing tells it."""
+        """Its id; None if unknown."""
         return None if self.ledger_id == UNKNOWN else self.ledger_id
 
     @property
     def name(self) -> str:
-        """What to call it, in words."""
+        """Its name in messages."""
         return "a ledger of unknown id" if self.known_id is None else f"ledger {self.ledger_id}"
 
     def as_json(self) -> dict[str, Any]:
-        """Return its description for users, as values that JSON knows."""
+        """Return its description for users, as JSON values."""
         told = {name: getattr(self, name) for name in ("key", "entries", "bytes", "why")}
         return {"ledger_id": self.known_id, **told}
 
 
 def is_young(modified_ms: Int64 | int, now_ms: int) -> Mask | bool:
-    """Return whether objects were written so short a time ago that they may not be whole yet; the store's clock may be ahead of ours."""
+    """Return whether objects are so new that they may be incomplete; the store's clock may be ahead of ours."""
     age_ms = now_ms - modified_ms
     return (age_ms < UPLOAD_MS) & (age_ms > -CLOCKS_MS)
 
 
 def missing_of_row(gap: np.void, managed_ledger: str | None, place: str) -> MissingLedger:
-    """Return the value of one row of `GAP`."""
+    """Return the `MissingLedger` of one row of `GAP`."""
     high, low, ledger_id, _, _, layout, kind, is_beside, last_entry, length, created_ms, modified_ms = cast(
         "tuple[Any, ...]", gap.item()
     )
@@ -200,14 +200,14 @@ def missing_of_row(gap: np.void, managed_ledger: str | None, place: str) -> Miss
 
 
 def require_present(topic: str, missing: Sequence[MissingLedger], on_corrupt: str) -> None:
-    """Raise `missing_error` for ledgers that the options do not leave out: refused ones, and the others unless ``on_corrupt`` is "skip"."""
+    """Raise `missing_error` for ledgers that the options do not skip: refused ones, and others unless ``on_corrupt`` is "skip"."""
     needed = [one for one in missing if not one.is_skipped and (one.refusal is not None or on_corrupt != "skip")]
     if needed:
         raise missing_error(topic, needed)
 
 
 def missing_error(topic: str, missing: Sequence[MissingLedger]) -> LedgerfsError:
-    """Return the error of a read that cannot have all of a topic: the store's refusal if there is one, else `MissingLedgerError`."""
+    """Return the error for an incomplete topic: the store's refusal if there is one, else `MissingLedgerError`."""
     refused = [one for one in missing if one.refusal is not None]
     if refused and refused[0].refusal is not None:
         first, refusal = refused[0], refused[0].refusal
@@ -225,7 +225,7 @@ def missing_error(topic: str, missing: Sequence[MissingLedger]) -> LedgerfsError
 
 
 def being_written_text(being_written: Sequence[MissingLedger]) -> str:
-    """Return in words that some ledgers are being written, and which."""
+    """Return a text about the ledgers that are being written."""
     topics = ("unknown topic" if one.topic == topic_of(None) else printable(one.topic) for one in being_written)
     named = zip(being_written[:_MOST_NAMED], topics, strict=False)
     shown = "; ".join(f"{one.name} of {topic}" for one, topic in named)
@@ -234,13 +234,13 @@ def being_written_text(being_written: Sequence[MissingLedger]) -> str:
 
 
 def refused_text(url: str, refused: Sequence[LedgerfsError]) -> str:
-    """Return the warning for a bucket that is read without what the store refused, of whatever topic."""
+    """Return the warning for reads without the objects that the store refused, of any topic."""
     more = f"; and {len(refused) - 1:,} more" if len(refused) > 1 else ""
     return f"{url}: left out, since the store refuses them: {refused[0].key}: {refused[0].reason}{more}"
 
 
 def closed_text(url: str, closed: Sequence[LedgerfsError]) -> str:
-    """Return the warning for a bucket with folders that could not be listed, and that may be anything."""
+    """Return the warning for a bucket with unlistable folders of unknown content."""
     named = ", ".join(str(one.key) for one in closed[:_MOST_NAMED]) + (", …" if len(closed) > _MOST_NAMED else "")
     return f"{url}: cannot list {named} ({closed[0].reason}); ledgers that are there, if any, are left out"
 

@@ -1,6 +1,6 @@
-"""What the name of a partitioned topic means: its partitions, unless there are ledgers of exactly that name, which would hide them.
+"""Names of partitioned topics: such a name refers to its partitions, unless ledgers of exactly that name exist and hide them.
 
-So nothing writes a first ledger of that name beside partitions: it is asked before writing, and again once the ledger is there.
+So writers refuse to create a first ledger of that name beside partitions; they check before the write and after it.
 """
 
 from collections.abc import Collection
@@ -11,11 +11,11 @@ from ledgerfs.errors import InvalidNameError
 from ledgerfs.formats.topic_names import split_partition, topic_of
 
 _MOST_NAMED = 3
-"""Partitions in an error."""
+"""Largest number of partitions in an error."""
 
 
 def partitions_of(catalog: Catalog, managed_ledger: str) -> list[str]:
-    """Return the managed ledgers of a partitioned topic's partitions, by their numbers, also those whose ledgers are all being written."""
+    """Return the managed ledgers of a topic's partitions, by number, including those whose ledgers are all being written."""
     numbered = [(name, split_partition(name)) for name in catalog.names_from(f"{managed_ledger}-partition-")]
     found = [
         (int(number), name)
@@ -26,9 +26,9 @@ def partitions_of(catalog: Catalog, managed_ledger: str) -> list[str]:
 
 
 def require_own_name(catalog: Catalog, managed_ledger: str, new: Collection[str] = ()) -> None:
-    """Raise `InvalidNameError` if a ledger of this name is the first one, and hides the partitions that the name means without it.
+    """Raise `InvalidNameError` if a ledger of this name is its first one and would hide the partitions of that name.
 
-    ``new`` are uuids of ledgers that are just being written, and may be in the catalog by now.
+    ``new`` are uuids of the ledgers being written, which may already be in the catalog.
     """
     partitions = partitions_of(catalog, managed_ledger)
     if not partitions or _has_others(catalog, managed_ledger, new):

@@ -1,4 +1,4 @@
-"""Reading one ledger: what the reader of every layout can do, however its ledgers are stored."""
+"""The interface of a ledger's reader, for all layouts."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
     from ledgerfs.formats.records import EntryBatch
 
 Cuts = npt.NDArray[np.int64]
-"""Ids of entries, ascending, at which reading can begin at little cost; the first one is the ledger's first entry."""
+"""Split points: ids of entries, ascending, from which a read needs few other bytes; the first one is the ledger's first entry."""
 
 OnRead = Callable[[int], None]
-"""Called with the bytes of entries that were read since the last call."""
+"""Called with the bytes of entries read since the last call."""
 
 OnDamage = Callable[[int, int, CorruptLedgerError], None]
-"""Called for entries that cannot be read, with (first id, last id, error)."""
+"""Called with (first id, last id, error) of unreadable entries."""
 
 
 class Entry(NamedTuple):
-    """One entry: its id in the ledger, and its bytes as BookKeeper stored them."""
+    """One entry: its id in the ledger, and its bytes from BookKeeper."""
 
     id: int
     data: memoryview
 
 
 class Glance(NamedTuple):
-    """The first bytes of an entry, or all of them, and how many it has."""
+    """A peek at an entry: its first bytes, or all of them, and its size."""
 
     front: memoryview
     size: int
 
 
 class Span(NamedTuple):
-    """Entries ``first`` to ``last``, both included, of a ledger, and what to call for those that cannot be read."""
+    """Entries ``first`` to ``last`` (inclusive) of a ledger, and a callback for unreadable ones."""
 
     ledger: "LedgerReader"
     first: int
@@ -51,14 +51,14 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """How a ledger was written, so that a copy of it can be written in the same way.
+    """Block sizes of a ledger, for a copy with the same ones.
 
     Attributes
     ----------
     block_size
-        Bytes of its blocks; None if it has no blocks.
+        Size of its blocks in bytes; None without blocks.
     largest_block
-        Bytes of its largest block, which its largest entry fits into; None if it has no blocks.
+        Size of its largest block in bytes, enough for its largest entry; None without blocks.
 
     """
 
@@ -68,15 +68,15 @@ class Origin:
 
 @runtime_checkable
 class ReaderOfCopies(Protocol):
-    """A reader of a place that may have several copies of an entry."""
+    """A reader whose source may have several copies of an entry."""
 
     def require_agreement(self) -> None:
-        """Raise `CorruptLedgerError`, naming object and offset, if two sound copies of an entry differ: nobody can tell which is right."""
+        """Raise `CorruptLedgerError` with object and offset if two valid copies of an entry differ, since either may be right."""
         ...
 
 
 class LedgerReader(Protocol):
-    """Read access to one ledger. It has no position: any number of threads may read anywhere at once."""
+    """Read access to one ledger, without a position, for any number of threads."""
 
     ref: LedgerRef
     """The ledger in the catalog."""
@@ -92,7 +92,7 @@ class LedgerReader(Protocol):
 
     @property
     def last_entry(self) -> int:
-        """Id of the last entry, as the catalog has it."""
+        """Id of the last entry, from the catalog."""
         return self.ref.last_entry
 
     @property
@@ -107,22 +107,22 @@ class LedgerReader(Protocol):
 
     @property
     def is_remote(self) -> bool:
-        """Whether its bytes come from a remote store and are cached, so that reading them once more may give others."""
+        """Whether its bytes are cached from a remote store, so that a new read may return others."""
         ...
 
     def cuts(self) -> Cuts:
-        """Return where reading can begin at little cost."""
+        """Return the split points."""
         ...
 
     def read(self, first: int, last: int) -> list[Entry]:
-        """Return the entries ``first`` to ``last``, both included.
+        """Return the entries ``first`` to ``last`` (inclusive).
 
-        Raises `EntryRangeError` when the ledger does not have them all, and as `batches`.
+        Raises `EntryRangeError` if the ledger does not have all of them, and as `batches`.
         """
         return [Entry(entry_id, data) for batch in self.batches(first, last) for entry_id, data in batch]
 
     def batches(self, first: int, last: int, on_damage: OnDamage | None = None) -> "Iterator[EntryBatch]":
-        """Yield the same entries in whole buffers, for bulk work. With ``on_damage``, damaged ones are left out, and it is called.
+        """Yield the same entries in whole buffers, for bulk work. With ``on_damage``, omits damaged entries and calls it.
 
         Raises `CorruptLedgerError`, `StaleObjectError`, `StoreError`, `UnsupportedFormatError`.
         """
@@ -130,37 +130,37 @@ class LedgerReader(Protocol):
 
     @property
     def stream(self) -> "Stream":
-        """The function that reads several ledgers one after the other; equal for all ledgers that one call can take."""
+        """The function that reads several ledgers in sequence; equal for all ledgers that one call accepts."""
         ...
 
     def glance(self, entry: int, size: int) -> Glance:
-        """Return the first ``size`` bytes of an entry that is a cut, at little more cost than that read; raises `CorruptLedgerError`."""
+        """Return the first ``size`` bytes of the entry at a split point, and read few more; raises `CorruptLedgerError`."""
         ((_, data),) = self.read(entry, entry)
         return Glance(data[:size], len(data))
 
     def reread(self) -> None:
-        """Drop the cached bytes of the ledger: they were damaged, and will be read again."""
+        """Drop the cached bytes of the ledger after damage, so that they are read again."""
 
     def metadata(self) -> LedgerMetadata | None:
         """Return BookKeeper's metadata of the ledger; None without any."""
         ...
 
     def origin(self) -> Origin:
-        """Return how the ledger was written."""
+        """Return the block sizes of the ledger."""
         return Origin()
 
     def user_metadata(self) -> Mapping[str, str] | None:
-        """Return the user metadata of its objects, which costs a request; None without any."""
+        """Return the user metadata of its objects, with a request; None without any."""
         return None
 
     def records(self) -> FileReader | None:
-        """Return a reader of the ledger's ``.entries`` file; None if the file has to be rendered."""
+        """Return a reader of the ledger's ``.entries`` file; None if the file must be materialized."""
         return None
 
     def describe(self) -> dict[str, Any]:
-        """Return all that is known of the ledger, as values that JSON knows."""
+        """Return a full description of the ledger, as JSON values."""
         ...
 
 
 Stream = Callable[[Sequence[Span]], "Iterator[tuple[int, EntryBatch]]"]
-"""Reads spans of several ledgers one after the other, and fetches the next ones ahead: yields (number of the span, its entries)."""
+"""Reads spans of several ledgers in sequence, with read-ahead; yields (number of the span, its entries)."""

@@ -1,4 +1,4 @@
-"""Objects of a bucket that are not whole ledgers: those of interrupted or damaged ones, and keys of no layout."""
+"""Objects of a bucket that are not complete ledgers: objects of interrupted or damaged ones, and foreign keys."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from ledgerfs.errors import LedgerfsError
 
 
 class Unreadable(NamedTuple):
-    """An object that shows a ledger of this id and cannot be read: the copy's uuid, the object's key, and why."""
+    """An unreadable object of a ledger: the ledger's id, the copy's uuid, the object's key, and the reason."""
 
     ledger_id: int
     uuid: str
@@ -21,14 +21,14 @@ class Unreadable(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Remains as they are kept for the next process: a value that JSON knows, and tables by their names."""
+    """The cached form of a layout's other objects: a JSON value, and tables by name."""
 
     told: Any
     tables: dict[str, Table]
 
 
 class Remains(Protocol):
-    """The objects of ledgers of one layout that are not whole."""
+    """The objects of incomplete ledgers of one layout."""
 
     @property
     def is_empty(self) -> bool:
@@ -37,12 +37,12 @@ class Remains(Protocol):
 
     @property
     def is_lasting(self) -> bool:
-        """Whether a kept catalog may have them; false if the bucket has to be listed again to know them."""
+        """Whether a cached catalog may contain them; false if the bucket must be listed again."""
         ...
 
     @property
     def topics(self) -> frozenset[int]:
-        """Rows of names that are topics although no entry of them is there yet: reading them gives nothing, and is no error."""
+        """Name rows of topics without entries: a read of them returns nothing, without an error."""
         return frozenset()
 
     def renamed(self, new_row: npt.NDArray[np.int32]) -> "Remains":
@@ -50,25 +50,25 @@ class Remains(Protocol):
         ...
 
     def why_not(self, ledger_id: int) -> str | None:
-        """Return why there is no ledger of this id, None if that is unknown; raises the error of one that could not be read."""
+        """Return the reason why there is no ledger of this id, None if unknown; raises the error of an unreadable one."""
         ...
 
     def unreadable(self) -> Iterator[Unreadable]:
-        """Yield the objects that show ledgers and cannot be read."""
+        """Yield the unreadable objects of ledgers."""
         ...
 
     def ledger_ids(self) -> Iterator[int]:
-        """Yield the ids of all ledgers that these objects show."""
+        """Yield the ids of all ledgers of these objects."""
         ...
 
     def counts(self) -> dict[str, int]:
-        """Return {kind in words for users: how many}."""
+        """Return {kind as text for users: number}."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class OtherKeys:
-    """Keys that belong to no ledger: how many of each kind, and the first names."""
+    """Keys outside of all ledgers: number of each kind, and the first keys."""
 
     counts: dict[str, int] = field(default_factory=dict)
     names: dict[str, list[str]] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class OtherKeys:
             names.append(key)
 
     def join(self, other: "OtherKeys") -> None:
-        """Add the counts of another one."""
+        """Add the counts and keys of another one."""
         for kind, count in other.counts.items():
             self.counts[kind] = self.counts.get(kind, 0) + count
             names = self.names.setdefault(kind, [])

@@ -1,4 +1,4 @@
-"""Repairs as values: a finding, and the action that would repair it."""
+"""Repairs: a finding, and the action that repairs it."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -19,28 +19,28 @@ class Action(Protocol):
 
     @property
     def rank(self) -> int:
-        """Actions of a lower rank are carried out first."""
+        """Rank of execution, ascending."""
         ...
 
     def run(self, store: RawStore) -> None:
-        """Do it; raises `StaleObjectError` if the objects have changed since it was planned, and errors of the store."""
+        """Run the action; raises `StaleObjectError` if the objects have changed since the plan, and errors of the store."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """One finding, and what can be done about it.
+    """One finding and its repair.
 
     Attributes
     ----------
     kind
-        Kind of the finding, the same as in `verify` if it finds the same.
+        Kind of the finding, as in `verify`.
     reason
-        Why the action would be done, or why there is none.
+        The reason for the action, or for none.
     action
-        What would be done; None for nothing.
+        The action; None without one.
     severity
-        How bad it is until it is repaired; a remark if it is not damage.
+        Severity without the repair; a remark if it is not damage.
 
     """
 
@@ -58,7 +58,7 @@ class Repair:
         return NOTHING if self.action is None else self.action.name
 
     def as_json(self) -> dict[str, Any]:
-        """Return the repair as values that JSON knows."""
+        """Return the repair as JSON values."""
         return {
             "kind": self.kind,
             "severity": self.severity.value,

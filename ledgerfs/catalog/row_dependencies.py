@@ -1,9 +1,8 @@
-"""How long rows are valid: the ledgers of a topic that they depend on besides their own, and whether these are still the same.
+"""Validity of stored rows (materialized files, exports): the other ledgers that they depend on, and whether these have changed.
 
-A ledger may come late: not only after the others, but between or before them. It changes rows of other ledgers that were joined from parts
-in several ledgers, lacked parts, or belonged to a transaction without an outcome; and it may show that ids are not in the order of time, so
-that a ledger that was left out of a range of time because of the others has rows of it. Everything that is made of rows and kept (views,
-exports) follows the rule of this module.
+A ledger may arrive late, between or before others. Then rows of other ledgers may change: rows joined from parts in several ledgers, rows
+with missing parts, and rows of a transaction without an outcome. It may also show that ids are not in the order of time, so that a ledger
+that was pruned because of other ledgers has rows in the range of time.
 """
 
 from collections.abc import Iterable
@@ -18,20 +17,20 @@ from ledgerfs.formats.array_types import Int64
 
 _FIRST, _LAST = 0, 2**63 - 1
 _ANY = _LAST - 1
-"""The end of a range of all ledgers, of which none adds rows: it may only show that others have some in a range of time."""
+"""The end of a range of all ledgers that add no rows themselves, but may show that others have rows in a range of time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """The ledgers that rows depend on besides those that they are in.
+    """The other ledgers that the rows of some ledgers depend on.
 
     Attributes
     ----------
     first, last
-        Ids of ledgers, both ends included: any ledger between them that is added, removed or replaced may change the rows. None without
-        such a range.
+        Range of ledger ids (inclusive): any ledger in it that is added, removed or replaced may change the rows. None without such a
+        range.
     sources
-        Ids of the ledgers besides their own that the rows were made from, ascending: without these, they could not be made again.
+        Ids of the other ledgers that the rows were made from, ascending: without these, the rows cannot be made again.
 
     """
 
@@ -41,16 +40,16 @@ class Basis:
 
     @property
     def is_final(self) -> bool:
-        """Whether no ledger that is uploaded later, before or after, can change the rows."""
+        """Whether later uploads, of ledgers before or after, cannot change the rows."""
         return self.first is None
 
     @property
     def is_open_ended(self) -> bool:
-        """Whether ledgers after all that there are may add rows to these."""
+        """Whether ledgers after the last one may add rows."""
         return self.last == _LAST
 
     def latest(self, ids: Int64, since: Int64) -> int:
-        """Return the greatest of the numbers ``since`` of the ledgers ``ids``, ascending, that rows depend on; -1 without any."""
+        """Return the greatest number in ``since`` of those ledgers of ``ids`` (ascending) that rows depend on; -1 without any."""
         latest = -1
         if self.sources:
             places = np.searchsorted(ids, self.sources)
@@ -64,7 +63,7 @@ class Basis:
 
     @classmethod
     def of(cls, ids: tuple[int, int, int], found: "Unsettled", sources: Iterable[int]) -> "Basis":
-        """Return the basis of the rows of some ledgers, given the ids of the ledger before them, the first, and the last."""
+        """Return the basis of the rows of some ledgers; ``ids`` are the previous, the first and the last ledger."""
         before, first, last = ids
         ranges = []
         if found.open_transactions:
@@ -83,7 +82,7 @@ class Basis:
 
     @property
     def is_by_times(self) -> bool:
-        """Whether rows depend on all ledgers, only because their times tell which have rows in a range of time."""
+        """Whether rows depend on all ledgers, but only for pruning by time."""
         return self.last == _ANY
 
     @classmethod
@@ -93,7 +92,7 @@ class Basis:
 
     @classmethod
     def parse(cls, told: Any) -> "Basis":  # noqa: ANN401  (JSON)
-        """Return the basis of its fields as JSON; raises ``ValueError`` or ``TypeError`` for anything else."""
+        """Return the basis for its fields in JSON; raises ``ValueError`` or ``TypeError`` for anything else."""
         first, last, sources = told
         if first is None or last is None:
             return cls(sources=tuple(map(int, sources)))
@@ -102,22 +101,22 @@ class Basis:
 
 @dataclass(frozen=True, slots=True)
 class Unsettled:
-    """What reading found that later ledgers may change.
+    """Findings of a read that later ledgers may change.
 
     Attributes
     ----------
     open_transactions
         Whether a message belonged to a transaction without a marker after it.
     incomplete
-        Whether a chunked message lacked parts, or a part was of a message that had ended before reading began.
+        Whether a chunked message lacked parts, or a part belonged to a message that had ended before the read began.
     awaits_parts
-        Whether a chunked message waited for more parts at the end of the topic.
+        Whether a chunked message lacked further parts at the end of the topic.
     joined_since
-        The first of the ledgers that a message was joined from; None if none was joined from several.
+        The first ledger of a message that was joined from several; None without one.
     told_across
-        If outcomes came from markers in other ledgers: the ids between which other markers of these transactions could come.
+        If outcomes came from markers in other ledgers: the range of ids for other markers of these transactions.
     left_out_by_others
-        Whether a ledger was left out of a range of time because of other ledgers (`ledgerfs.catalog.ledger_times`).
+        Whether a ledger was pruned from a range of time because of other ledgers (`ledgerfs.catalog.ledger_times`).
 
     """
 
@@ -130,6 +129,6 @@ class Unsettled:
 
 
 def state_of(refs: Iterable[LedgerRef]) -> bytes:
-    """Return a digest that changes with each ledger of a topic that is added, removed or replaced."""
+    """Return a digest that changes if a ledger of a topic is added, removed or replaced."""
     found = sorted((ref.ledger_id, ref.version) for ref in refs)
     return sha256(repr(found).encode(errors="surrogateescape")).digest()

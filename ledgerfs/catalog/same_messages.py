@@ -1,7 +1,7 @@
-"""Ledgers that were made of others under new ids (`LedgerRef.origin`): which have the same messages, and in which order they are read.
+"""Ledgers made of others under new ids (`LedgerRef.origin`): find equal messages, and check the order of ledgers.
 
-Readers of a topic that has both get each of these messages more than once. A ledger that `offload --unbatch` made has to be read where the
-one would be that it was made of: otherwise a transaction may end before it begins, and a chunked message lacks its first part.
+A topic that has both returns these messages more than once. A ledger from `offload --unbatch` must be read at the position of its root:
+otherwise a transaction may end before it begins, and a chunked message lacks its first part.
 """
 
 from collections.abc import Iterator
@@ -14,19 +14,19 @@ from ledgerfs.formats.origin import Origin
 
 FIRST_OWN_ID = 2**52
 END_OF_OWN_IDS = 2**53
-"""The ids that ledgerfs chooses itself (`ledgerfs.writing.own_ids`)."""
+"""End of the range of generated ledger ids (`ledgerfs.writing.own_ids`)."""
 
 
 def is_own_id(ledger_id: int) -> bool:
-    """Whether an id is in the range that no cluster hands out."""
+    """Return whether an id is in the range of generated ids, which clusters do not use."""
     return FIRST_OWN_ID <= ledger_id < END_OF_OWN_IDS
 
 
 def out_of_order(catalog: Catalog, managed_ledger: str | None, ledger_id: int, root_id: int) -> LedgerRef | None:
-    """Return a ledger of the topic on whose wrong side one of this id, made of ``root_id``, is read; None without any.
+    """Return a ledger of the topic that is out of order with this one, made of ``root_id``; None without any.
 
-    ``root_id`` is its own id if it was made of none: then it is compared with those that were. Rows that were imported, under ids of
-    ledgerfs' own, come when they come.
+    For a ledger that was not made of another one, ``root_id`` is its own id, compared with ledgers that were. Imported rows, under
+    generated ids, have no order.
     """
     is_made = ledger_id != root_id
     if not is_made and is_own_id(ledger_id):
@@ -40,7 +40,7 @@ def out_of_order(catalog: Catalog, managed_ledger: str | None, ledger_id: int, r
 
 
 class SameMessages:
-    """The ledgers of one catalog, by the ledgers that they were made of. Costs nothing where none was made of another."""
+    """The ledgers of one catalog by root. Free if the catalog has no ledgers that were made of others."""
 
     __slots__ = ("_catalog", "_made")
 
@@ -56,7 +56,7 @@ class SameMessages:
         return bool(self._made)
 
     def made(self) -> Iterator[LedgerRef]:
-        """Yield the ledgers that were made of others, of each the copy that is read."""
+        """Yield the ledgers that were made of others, without further copies."""
         for row in sorted(row for rows in self._made.values() for row in rows):
             if self._catalog.ledgers["copy"][row] == 0:
                 yield self._catalog.ref(row)
@@ -64,7 +64,7 @@ class SameMessages:
     def of(self, root: Origin, managed_ledger: str | None, created_ms: int | None) -> list[LedgerRef]:
         """Return the complete ledgers of any id with the messages of ``root`` (`LedgerRef.root`), a ledger of this topic and creation.
 
-        They are known by topic, id and last entry of their root, and by its creation time; if that is not known of both, by its length.
+        Compares topic, id, last entry and creation time of their root, or its length if a creation time is unknown.
         """
         made = [self._catalog.ref(row) for row in self._made.get(root.ledger_id, ())]
         found = {(ref.ledger_id, ref.uuid): ref for ref in [*self._catalog.all_of(root.ledger_id), *made]}
@@ -73,7 +73,7 @@ class SameMessages:
     def under_other_ids(
         self, ledger_id: int, root: Origin, managed_ledger: str | None, created_ms: int | None
     ) -> list[LedgerRef]:
-        """Return those of other ids than that of a ledger with this root."""
+        """Return the same, without ledgers of the given id."""
         if root.ledger_id == ledger_id and ledger_id not in self._made:
             return []
         return [ref for ref in self.of(root, managed_ledger, created_ms) if ref.ledger_id != ledger_id]

@@ -1,4 +1,4 @@
-"""The end of a topic that is still written: which ledgers it has now, and how far each can be read."""
+"""Follow the end of a live topic: its current ledgers, and the readable entries of each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from ledgerfs.catalog.reader import LedgerReader
 
 
 class Next(NamedTuple):
-    """The next entry of a topic to be read: its ledger, and its id, which may be behind the last one. They order as the topic does."""
+    """Position of the next entry to read: ledger, and entry id, which may be behind the last one. Sorts in the topic's order."""
 
     ledger_id: int
     entry_id: int
@@ -23,14 +23,14 @@ BEGINNING = Next(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Entries of a ledger that left the topic before they were read.
+    """Entries of a ledger that were trimmed before they were read.
 
     Attributes
     ----------
     last_entry
-        None if nobody knows how many there were, or whether there were any.
+        Id of the last one; None if it is unknown how many there were, if any.
     reason
-        Why they cannot be read, in words.
+        Why they cannot be read, as text.
 
     """
 
@@ -47,18 +47,18 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A topic at one moment, from one of its ledgers on.
+    """A snapshot of a topic, from one of its ledgers on.
 
     Attributes
     ----------
     ledgers
-        Readers of the ledgers that have entries, ascending by id. Each ends where it could be read to at that moment.
+        Readers of the ledgers that have entries, ascending by id. Each ends at the last entry readable at that moment.
     end
-        Behind the last entry of these; in the last ledger of the topic, even if it has no entries yet.
+        Position behind the last entry, in the last ledger of the topic, even if that has no entries yet.
     gone
-        What has left the topic since the look before, unread.
+        Unread entries that were trimmed since the previous snapshot.
     is_ended
-        Whether the topic is closed for ever: nothing comes behind ``end``.
+        Whether the topic is terminated: no entries follow ``end``.
 
     """
 
@@ -69,20 +69,20 @@ class Look:
 
 
 class Tail(Protocol):
-    """Looks at one topic again and again. For one thread."""
+    """Takes snapshots of one topic. For one thread."""
 
     def look(self, since: Next, *, is_anew: bool = False) -> Look:
-        """Return the topic from the ledger of ``since`` on, before which everything was read.
+        """Return a snapshot of the topic from the ledger of ``since`` on; everything before it was read.
 
-        Raises `StoreUnreachableError` if what has to be asked does not answer, so that asking later may help; `ObjectNotFoundError` if the
-        topic was deleted, `StaleObjectError` if it was made again since the first look.
+        Raises `StoreUnreachableError` if a server does not answer, so that a later call may succeed; `ObjectNotFoundError` if the topic was
+        deleted, `StaleObjectError` if it was deleted and created again since the first snapshot.
 
         Parameters
         ----------
         since
-            The next entry to be read.
+            The next entry to read.
         is_anew
-            Whether to ask for the list of ledgers although it was asked for just now.
+            Whether to read the ledger list again, even if it was just read.
 
         """
         ...

@@ -1,4 +1,4 @@
-"""Times as users give them and see them."""
+"""Parse and format times for users."""
 
 import re
 from datetime import UTC, date, datetime, time, timedelta
@@ -11,7 +11,7 @@ Moment = str | datetime | date | int | None
 
 
 class Milliseconds(int):
-    """Ms since 1970 UTC that `milliseconds_of` returned, and returns unchanged: a relative time is resolved once."""
+    """Ms since 1970 UTC from `milliseconds_of`, which returns it unchanged, so that a relative time is resolved once."""
 
     __slots__ = ()
 
@@ -27,7 +27,7 @@ _OTHER_UNITS = {"seconds": Fraction(1000), "microseconds": Fraction(1, 1000), "n
 """{unit of time: its ms}."""
 
 CLOCK_SLACK_MS = 10 * 60 * 1000
-"""How much earlier than a previous entry one may be published, ms: producers' clocks differ."""
+"""How much earlier than a previous entry a message may be published, ms, since producers' clocks differ."""
 
 
 def milliseconds_of(moment: Moment) -> Milliseconds | None:
@@ -35,7 +35,7 @@ def milliseconds_of(moment: Moment) -> Milliseconds | None:
 
     Messages have whole ms. So a bound between two of them includes the later one as a start, and the earlier one as an end.
 
-    Raises `InvalidOptionError` for anything else, and for impossible numbers, which most often are of another unit. 0 is accepted.
+    Raises `InvalidOptionError` for anything else, and for implausible numbers, which usually have another unit. Accepts 0.
     """
     if moment is None or isinstance(moment, Milliseconds):
         return moment
@@ -52,19 +52,19 @@ def milliseconds_of(moment: Moment) -> Milliseconds | None:
             f"a {type(moment).__name__} is not a time; expected ISO 8601 text, a datetime, a date, or whole ms since 1970",
             key=repr(moment),
         )
-    if moment != moment:  # noqa: PLR0124  (pandas has a time that is none)
+    if moment != moment:  # noqa: PLR0124  (pandas has a value for no time)
         raise InvalidOptionError("not a time; leave it out for no limit", key=repr(moment))
     whole = datetime(
         moment.year, moment.month, moment.day, moment.hour, moment.minute, moment.second, moment.microsecond,
         moment.tzinfo or UTC, fold=moment.fold,
     )  # fmt: skip
     microseconds = (whole - _EPOCH) // timedelta(microseconds=1)
-    # pandas's times have nanoseconds, texts any number of digits.
+    # Times of pandas have nanoseconds, texts any number of digits.
     return Milliseconds(-(-(microseconds + (rest or getattr(moment, "nanosecond", 0) > 0)) // 1000))
 
 
 def time_of(milliseconds: int | None) -> datetime | None:
-    """Return a time of UTC from ms since 1970; None for None, and for times outside Python's calendar."""
+    """Return a time in UTC for ms since 1970; None for None, and for times outside Python's calendar."""
     if milliseconds is None:
         return None
     try:
@@ -80,7 +80,7 @@ def iso_time(milliseconds: int | None) -> str | None:
 
 
 def _is_finer(text: str) -> bool:
-    """Whether a text has digits behind the microseconds, which Python drops, other than 0."""
+    """Return whether a text has digits other than 0 after the microseconds, which Python drops."""
     further = _FURTHER_DIGITS.search(text)
     return further is not None and further[1].strip("0") != ""
 
@@ -97,7 +97,7 @@ def _plausible(number: int) -> int:
 
 
 def _relative(text: str) -> datetime | None:
-    """Return the time of a text that counts from now; None for other texts."""
+    """Return the time of a text relative to now; None for other texts."""
     now, word = datetime.now(UTC), text.strip().lower()
     if word in {"now", "today", "yesterday"}:
         midnight = datetime.combine(now.date(), time(), UTC)

@@ -1,4 +1,4 @@
-"""The ledgers, entries and bytes of each topic, summed up from the catalog's tables."""
+"""Sum the ledgers, entries and bytes of each topic, from the catalog's tables."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -22,15 +22,15 @@ class TopicInfo:
     Attributes
     ----------
     name
-        ``persistent://tenant/namespace/topic``; the managed ledger's own name if it belongs to no topic.
+        ``persistent://tenant/namespace/topic``; the managed ledger's own name outside of all topics.
     ledgers, entries, bytes
-        Each ledger is counted once, with any number of copies; bytes of the entries.
+        Number of ledgers, and of their entries and bytes, without further copies.
     created_ms
         Creation of the oldest ledger, ms since 1970 UTC, or None.
     uploaded_ms
         Upload of the newest ledger, ms since 1970 UTC.
     missing
-        Ledgers that cannot be read (`Catalog.missing_of`), which are not counted above.
+        Missing ledgers (`Catalog.missing_of`), not counted above.
 
     """
 
@@ -50,12 +50,12 @@ class TopicInfo:
 
     @property
     def created(self) -> datetime | None:
-        """``created_ms`` as a time of UTC."""
+        """``created_ms`` as a time in UTC."""
         return time_of(self.created_ms)
 
     @property
     def uploaded(self) -> datetime | None:
-        """``uploaded_ms`` as a time of UTC; None outside Python's calendar."""
+        """``uploaded_ms`` as a time in UTC; None outside Python's calendar."""
         return time_of(self.uploaded_ms)
 
 
@@ -83,10 +83,10 @@ class TopicInfos(list[TopicInfo]):
 
 
 def topic_infos(names: Sequence[str | None], ledgers: Table, missing: Table, empty: Iterable[int]) -> list[TopicInfo]:
-    """Sum up each topic, sorted by managed-ledger name; ``empty`` are names without an entry.
+    """Summarize each topic, sorted by managed-ledger name; ``empty`` are names without entries.
 
-    ``ledgers`` are rows of `ledgerfs.catalog.catalog.LEDGER`, of which ``copy`` 0 counts; ``missing`` are rows of
-    `ledgerfs.catalog.missing_ledgers.GAP`, both sorted by ``name``, a row of ``names``.
+    ``ledgers`` are rows of `ledgerfs.catalog.catalog.LEDGER`, counted if ``copy`` is 0; ``missing`` are rows of
+    `ledgerfs.catalog.missing_ledgers.GAP`. Both are sorted by ``name``, a row of ``names``.
     """
     rows, counts = np.unique(missing["name"], return_counts=True)
     gaps: dict[int, int] = dict(zip(rows.tolist(), counts.tolist(), strict=True))

@@ -1,1 +1,1 @@
-"""Objects in any store: the protocols, S3, local folders, everything else through fsspec; retries, uploads, traffic."""
+"""Object stores: the protocols, and their implementations for S3, local folders and other filesystems of fsspec."""

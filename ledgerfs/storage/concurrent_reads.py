@@ -1,4 +1,4 @@
-"""Several reads under way in an event loop, their results in order, with no more in memory than two windows hold."""
+"""Concurrent reads in an event loop: results in order, at most two windows of requests in memory."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator

@@ -1,6 +1,6 @@
-"""What is a credential: one table of names, and one rule for where credentials are in a URL.
+"""Find credentials in options, URLs and texts: one table of names, and one rule for URLs.
 
-Everything that shows options, URLs or errors of other libraries, refuses options, or distinguishes buckets by them, uses this module.
+All code uses this module that shows options, URLs or errors of other libraries, refuses options, or identifies buckets by options.
 """
 
 import json
@@ -16,16 +16,16 @@ _SECRET_WORDS = frozenset(
     {"authorization", "bearer", "cookie", "cookies", "credential", "credentials", "pass", "passcode", "passphrase", "passwd"}
     | {"password", "passwords", "pwd", "sas", "secret", "secrets", "sig", "signature", "token", "tokens"}
 )  # fmt: skip
-"""A name with one of these words, anywhere in it, is that of a credential: ``fs.s3a.proxy.password``, ``sas_token``."""
+"""A name that contains one of these words names a credential: ``fs.s3a.proxy.password``, ``sas_token``."""
 
 _SECRET_PAIRS = frozenset(
     {("access", "key"), ("account", "key"), ("api", "key"), ("conn", "str"), ("connection", "string")}
     | {("customer", "key"), ("private", "key"), ("private", "keys"), ("secret", "key"), ("shared", "key")}
 )  # fmt: skip
-"""So is a name with two of these words in succession: ``aws_access_key_id``, ``fs.azure.account.key.<host>``."""
+"""A name that contains such a pair of words names a credential: ``aws_access_key_id``, ``fs.azure.account.key.<host>``."""
 
 _LAST_WORDS = frozenset({"auth", "key"})
-"""So is a name that ends in one of these words: ``key``, ``encryption.key``; but not ``key_prefix``."""
+"""A name that ends with one of these words names a credential: ``key``, ``encryption.key``; but not ``key_prefix``."""
 
 _OPEN_KEYS = frozenset({"kms", "ordering", "partition", "primary", "public", "sort"})
 """Words before ``key`` that make it public."""
@@ -34,14 +34,14 @@ _DESCRIBING = frozenset(
     {"algorithm", "binding", "class", "enabled", "endpoint", "expiry", "file", "filename", "mechanism", "method", "path", "provider"}
     | {"providers", "timeout", "ttl", "type", "uri", "url"}
 )  # fmt: skip
-"""A name that ends in one of these words describes a credential, or where it is: ``fs.s3a.aws.credentials.provider``, ``token_url``."""
+"""A name that ends with one of these words only describes a credential: ``fs.s3a.aws.credentials.provider``, ``token_url``."""
 
 LOGIN_NAMES = frozenset({"username", "user_name"})
-"""Names of logins: refused and hidden like credentials, although they may distinguish folders."""
+"""Names of logins: refused and hidden like credentials, but part of a bucket's identity."""
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
 _OF_BUCKET = re.compile(r"^(?:spark\.hadoop\.)?fs\.s3a\.bucket\.[^.]+\.")
-"""The prefix of a setting for one bucket, whose name may be anything."""
+"""The prefix of a setting for one bucket. The bucket's name may contain any word."""
 
 _HOSTS_CONTAINER = frozenset({"abfs", "abfss", "jceks", "wasb", "wasbs"})
 """Schemes whose URLs have a container where others have a user: ``abfss://container@account.dfs.core.windows.net``."""
@@ -69,13 +69,13 @@ _VALUES = {
     "name": re.compile(r""""[^"]*"|'[^']*'|[^\s,;&'")\]}]+"""),
     "header": re.compile(r"(?:[A-Za-z0-9-]+ )?\S+"),
 }
-"""The extent of a value that is given to a name in quotes, to one without quotes, and to a header."""
+"""Patterns of the value after a name in quotes, after a name without quotes, and after a header."""
 
 _PARAMETER = re.compile(r"(?:^|[?&;])(?P<name>[^=&;?]+)=")
 
 
 def is_credential(name: str) -> bool:
-    """Whether an option, a parameter or a header of this name holds a credential."""
+    """Return whether an option, a parameter or a header of this name holds a credential."""
     words = [word.lower() for word in _WORD.findall(_OF_BUCKET.sub("", name))]
     if not words or name.lower() in LOGIN_NAMES:
         return bool(words)
@@ -87,17 +87,17 @@ def is_credential(name: str) -> bool:
 
 
 def find_credential(options: Mapping[str, Any]) -> str | None:
-    """Return the name of the first option that holds a credential, by its name or in its value, at any depth; None without one.
+    """Return the name of the first option that holds a credential, in its name or value, at any depth; None without one.
 
-    A value is searched, too: for a URL with a user before its host or a signature in its query, and in JSON texts and lists.
+    Searches values, too: URLs with a user before the host or a signature in the query, JSON texts, and lists.
     """
     return next(_credentials_in(options, ""), None)
 
 
 def without_credentials(text: str) -> str:
-    """Return a URL, or a text with URLs and options in it, with all that may be a credential replaced by ``***``.
+    """Return a URL, or a text that contains URLs and options, with ``***`` in place of possible credentials.
 
-    That is the user before the ``@`` of a host, the whole query of a URL, and the value given to the name of a credential
+    Replaces the user before the ``@`` of a host, the whole query of a URL, and the value of a credential's name
     (``secret=…``, ``"secret": …``).
     """
     text = _PLACE.sub(_hidden_place, text)
@@ -108,7 +108,7 @@ def without_credentials(text: str) -> str:
     return "".join([*shown, text[at:]])
 
 
-def _credentials_in(value: Any, name: str) -> Iterator[str]:  # noqa: ANN401  (whatever options hold)
+def _credentials_in(value: Any, name: str) -> Iterator[str]:  # noqa: ANN401  (any value of an option)
     if isinstance(value, Mapping):
         for key, one in value.items():
             if is_credential(str(key)):
@@ -124,7 +124,7 @@ def _credentials_in(value: Any, name: str) -> Iterator[str]:  # noqa: ANN401  (w
             yield name
 
 
-def _parsed(text: str) -> Any:  # noqa: ANN401  (whatever JSON knows)
+def _parsed(text: str) -> Any:  # noqa: ANN401  (any JSON value)
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -132,7 +132,7 @@ def _parsed(text: str) -> Any:  # noqa: ANN401  (whatever JSON knows)
 
 
 def _holds_credential(text: str) -> bool:
-    """Whether a text has a credential in it: in a URL a user or a parameter of such a name, elsewhere ``name=…`` and ``"name": …``."""
+    """Return whether a text has a credential: in a URL a user or a parameter, elsewhere ``name=…`` and ``"name": …``."""
     for found in _PLACE.finditer(text):
         user, _, query = _parts_of_url(found["scheme"], found["rest"]) if found["scheme"] else (found["login"], "", "")
         if user or any(is_credential(unquote(one["name"])) for one in _PARAMETER.finditer(query)):
@@ -148,7 +148,7 @@ def _hidden_place(found: re.Match[str]) -> str:
 
 
 def _given_to_credentials(text: str) -> Iterator[tuple[int, int]]:
-    """Yield start and end of the values that a text gives to names of credentials."""
+    """Yield start and end of the values that follow names of credentials in a text."""
     after = 0
     for found in _ASSIGNMENT.finditer(text):
         kind = found.lastgroup or "name"
@@ -161,7 +161,7 @@ def _given_to_credentials(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _hidden_query(query: str) -> str:
-    """Return a query with its content hidden; a quote at its end belongs to the text around the URL."""
+    """Return a query with ``***`` as its content; keep a quote at its end, which belongs to the text around the URL."""
     said = query.rstrip("'\")]},;:")
     return f"?{HIDDEN}{query[len(said) :]}" if len(said) > 1 else query
 
@@ -173,7 +173,7 @@ def _parts_of_url(scheme: str, rest: str) -> tuple[str, str, str]:
     authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
     user, at, _ = authority.rpartition("@")
     if not at and "@" in rest and re.search(r":(?!\d*$)[^\]]*\Z", authority):
-        # Not a port: a password with a slash in it, which should have been written as %2F.
+        # Not a port, but a password that contains a slash instead of %2F.
         user, at, _ = rest.rpartition("@")
     if at and scheme.lower() in _HOSTS_CONTAINER and ":" not in user:
         user, at = "", ""

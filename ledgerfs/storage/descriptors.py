@@ -1,4 +1,4 @@
-"""Writing to a file descriptor, which may be one that does not block."""
+"""Write to file descriptors, blocking or not."""
 
 import errno
 import os
@@ -10,7 +10,7 @@ _CHUNK = 1 << 20
 
 
 def write_all(descriptor: int, data: bytes | memoryview) -> None:
-    """Write all of ``data``: a pipe may take less at a time."""
+    """Write all of ``data``; a pipe may accept less with one call."""
     rest = memoryview(data)
     while rest:
         try:
@@ -20,14 +20,14 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
 
 
 def wait_until_writable(descriptor: int) -> None:
-    """Wait until a descriptor that does not block takes bytes again."""
+    """Wait until a descriptor that does not block accepts bytes again."""
     select.select([], [descriptor], [])
 
 
 def copy_range(source: int, start: int, end: int, descriptor: int) -> int:
-    """Let the kernel copy bytes ``start`` to ``end`` of file ``source``; if it cannot, read and write them.
+    """Copy bytes ``start`` to ``end`` of file ``source`` in the kernel; if that fails, read and write them.
 
-    Returns how many bytes were copied: fewer only when the file ends before. An `OSError` of either descriptor is raised unchanged.
+    Returns the number of copied bytes: fewer only if the file is shorter. Raises an `OSError` of either descriptor unchanged.
     """
     at = start
     while at < end:

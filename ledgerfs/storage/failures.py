@@ -1,7 +1,7 @@
-"""Failures of a store, as our own errors.
+"""Translate failures of a store into errors of ledgerfs.
 
-fsspec's filesystems raise what their client libraries raise, often without an errno. Those libraries are
-optional, so their exceptions are known by the names of their classes.
+fsspec's filesystems raise the exceptions of their client libraries, often without an errno. Those libraries are
+optional, so this module matches the names of exception classes.
 """
 
 import errno
@@ -71,11 +71,11 @@ _NO_CREDENTIALS_HELP = {
     "InvalidPayer": _DISABLED,
     "IllegalLocationConstraintException": _OTHER_REGION,
 }
-"""The advice for refusals that no other credentials change, by S3's and Azure's codes."""
+"""Advice for refusals for which other credentials do not help, by the codes of S3 and Azure."""
 _WITHOUT_BODY = frozenset({"400", "401", "403"})
-"""Codes of the answers to HEAD, which have no body to name the reason."""
+"""Codes of answers to HEAD, which have no body and so no reason."""
 _CUSTOMER_KEY = "Server Side Encryption"
-"""In the text of S3's answer 400 to a request that lacks the customer's key."""
+"""Text in S3's answer 400 to a request that lacks the customer's key."""
 BUSY = frozenset({errno.EREMOTEIO, errno.EBUSY, errno.EAGAIN})
 
 
@@ -83,7 +83,7 @@ READ_THE_REST = 'on_unreadable="skip" (--on-unreadable skip) reads the rest'
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether the store refused or failed, so that nothing is known of the object: it is neither absent nor damaged."""
+    """Return whether the store refused or failed, so that the object's state is unknown: neither absent nor damaged."""
     return isinstance(error, AccessDeniedError | StoreError)
 
 
@@ -93,12 +93,12 @@ def short_body(key: str, start: int, wanted: int, got: int) -> WrongBodyError:
 
 
 def short_object(key: str, start: int, size: int) -> StoreError:
-    """Return the error for bytes beyond the end of an object of ``size`` bytes; a retry would not help."""
+    """Return the error for bytes beyond the end of an object of ``size`` bytes; it is not retried."""
     return StoreError(f"the object ends before what was asked for: it has {size} bytes", key=key, offset=start)
 
 
 def wrong_length(request: ReadRequest, now: ObjectStat, got: int) -> LedgerfsError:
-    """Return the error for a body of ``got`` bytes, by the object as it is now: it may have been replaced, or be too short."""
+    """Return the error for a body of ``got`` bytes: the object was replaced, is too short, or the body is incomplete."""
     if request.version and now.version != request.version:
         return replaced(request.key, request.start)
     if got < request.end - request.start and now.size < request.end:
@@ -107,7 +107,7 @@ def wrong_length(request: ReadRequest, now: ObjectStat, got: int) -> LedgerfsErr
 
 
 def replaced(key: str, start: int | None = None) -> StaleObjectError:
-    """Return the error for an object of another version than the requested one."""
+    """Return the error for an object that no longer has the requested version."""
     return StaleObjectError("the object was replaced; open it again", key=key, offset=start)
 
 
@@ -120,18 +120,18 @@ def archived(key: str, storage_class: str, offset: int | None = None) -> Archive
 
 
 def uncertain(key: str, error: LedgerfsError) -> UncertainWriteError:
-    """Return the error for a write that may or may not have been done."""
+    """Return the error for a write that the store may have done."""
     reason = f"it is not known whether this was written; `ledgerfs verify` tells when the store can be reached: {error.reason}"
     return UncertainWriteError(reason, key=key)
 
 
 def may_be_credentials(error: BaseException) -> bool:
-    """Whether a store may have refused a request because of its credentials, so that newer ones may be accepted."""
+    """Return whether newer credentials may help, since the store may have refused the current ones."""
     return code_of(error) in EXPIRED | _UNKNOWN_KEY | _WITHOUT_BODY
 
 
 def is_explained(code: str, text: str) -> bool:
-    """Whether a store's answer 400 is about the object or the credentials, by its code and text, and not about how it was requested."""
+    """Return whether an answer 400 concerns the object or the credentials, by its code and text, and not the request's form."""
     return code in EXPIRED | _UNKNOWN_KEY or code.startswith("KMS") or _CUSTOMER_KEY in text
 
 
@@ -141,20 +141,20 @@ def names_of(error: BaseException) -> frozenset[str]:
 
 
 def answer_of(error: BaseException) -> Mapping[str, Any]:
-    """Return the store's answer as botocore parsed it; s3fs raises errors of its own with botocore's as their cause."""
+    """Return the store's answer as botocore parsed it, also from the cause of an s3fs error."""
     answer = getattr(error.__cause__ or error, "response", None)
     return answer if isinstance(answer, dict) else {}
 
 
 def status_of(error: BaseException) -> int | None:
-    """Return the HTTP status of the answer, if there was one; each library has it in another attribute."""
+    """Return the HTTP status of the answer, if any; each library uses another attribute."""
     places = (answer_of(error).get("ResponseMetadata", {}).get("HTTPStatusCode"),)
     places += tuple(getattr(error, name, None) for name in ("status", "status_code", "code"))
     return next((status for status in places if isinstance(status, int)), None)
 
 
 def translate(error: BaseException, key: str, offset: int | None = None) -> LedgerfsError:
-    """Return our error for any error that a filesystem raised about object (or bucket) ``key``."""
+    """Return the error of ledgerfs for any error that a filesystem raised for object (or bucket) ``key``."""
     if isinstance(error, LedgerfsError):
         return error
     names = names_of(error)
@@ -177,7 +177,7 @@ def code_of(error: BaseException) -> str:
 def _refusal(
     error: BaseException, names: frozenset[str], text: str, key: str, offset: int | None
 ) -> AccessDeniedError | None:
-    """Return the error for a request that the store refuses, with what to do; None for other failures."""
+    """Return the error for a request that the store refuses, with advice; None for other failures."""
     code = code_of(error)
     if code in _ARCHIVED:
         return archived(key, answer_of(error).get("Error", {}).get("StorageClass") or "", offset)

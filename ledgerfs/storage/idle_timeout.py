@@ -1,4 +1,4 @@
-"""The time-out of a try that hangs: before the store's answer, or in the middle of a body."""
+"""A time-out for a try that hangs, before the store's answer or in the middle of a body."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,7 +10,7 @@ from ledgerfs.storage.sent_requests import Asked
 
 
 class Silence:
-    """A time-out that starts again with all that the store sends."""
+    """A time-out that restarts whenever the store sends something."""
 
     __slots__ = ("_heard", "_loop", "_patience", "_timeout")
 
@@ -21,21 +21,21 @@ class Silence:
         self._heard = self._loop.time()
 
     def broken(self) -> None:
-        """Start the time-out again, since the store sent something."""
+        """Restart the time-out, since the store sent something."""
         now = self._loop.time()
-        # A body comes in hundreds of pieces; moving the time-out for each would cost too much.
+        # A body arrives in hundreds of pieces; moving the time-out for each costs too much.
         if now - self._heard > self._patience / 4:
             self._timeout.reschedule(now + self._patience)
             self._heard = now
 
     def end(self) -> None:
-        """End the time-out: from here on a client has its own."""
+        """End the time-out, since a client with its own begins to read."""
         self._timeout.reschedule(None)
 
 
 @asynccontextmanager
 async def bounded(tries: Tries, asked: Asked) -> AsyncIterator[Silence]:
-    """Bound one try: by the idle timeout (`Tries.patience`), and by the time that is left for the request."""
+    """Bound one try by the idle timeout (`Tries.patience`) and by the time left for the request."""
     patience = tries.patience
     whole, quiet = asyncio.timeout(tries.rest), asyncio.timeout(patience)
     try:

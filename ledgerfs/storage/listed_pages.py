@@ -1,6 +1,6 @@
-"""Pages of a listing, for all stores: each key once, and an error for a listing that does not advance.
+"""Pages of a listing: each key once, and an error for a listing that does not advance.
 
-Stores that speak S3 differ in how they page: some send the same token with every page, some send none, some list keys twice or unsorted.
+S3-compatible stores page differently: some send the same token with every page, some send none, some list keys twice or unsorted.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ class ListedPage:
     stats
         The listed objects and folders.
     is_last
-        Whether the store has no further page.
+        Whether this is the last page.
     token
         Where the next page begins; None if the store sent no token.
 
@@ -34,17 +34,17 @@ class ListedPage:
 
 @dataclass(frozen=True, slots=True)
 class PagePosition:
-    """Where a page begins: at a token, behind a key, or at the beginning of the listing if both are None."""
+    """The start of a page: a token, a key to list after, or the beginning of the listing if both are None."""
 
     token: str | None = None
     start_after: str | None = None
 
 
 def each_key_once(fetch: Callable[[PagePosition], ListedPage], url: str) -> Iterator[list[ObjectStat]]:
-    """Yield the pages of a listing without keys that were listed before.
+    """Yield the pages of a listing, each key once.
 
-    Follows the store's tokens while they are new and bring new keys. Otherwise it asks for the keys behind the greatest one, if they came
-    in order: of an unsorted listing others would be missing. Raises `StoreError` when that brings nothing new, either.
+    Follows the store's tokens while they are new and lead to new keys. Otherwise requests the keys after the greatest one, if all keys
+    arrived in order; an unsorted listing would lose keys. Raises `StoreError` if that returns no new key.
     """
     seen: set[str] = set()
     tokens: set[str] = set()
@@ -55,7 +55,7 @@ def each_key_once(fetch: Callable[[PagePosition], ListedPage], url: str) -> Iter
         new = list({stat.key: stat for stat in page.stats if stat.key not in seen}.values())
         seen.update(stat.key for stat in new)
         greatest = max([greatest, *(stat.key for stat in new)])
-        # Folders come before the objects of their page.
+        # A page has its folders before its objects.
         objects = [last, *(stat.key for stat in new if not stat.key.endswith("/"))]
         is_sorted, last = is_sorted and objects == sorted(objects), objects[-1]
         yield new
@@ -73,7 +73,7 @@ def each_key_once(fetch: Callable[[PagePosition], ListedPage], url: str) -> Iter
 
 
 def stalled_listing(url: str, count: int) -> StoreError:
-    """Return the error for a store that announces more after ``count`` keys and lists the same ones again."""
+    """Return the error for a store that announces more than ``count`` keys, but repeats the same ones."""
     return StoreError(
         f"the listing does not advance: the store announces more after {count:,} keys, and lists the same keys again. "
         "Try another endpoint or a newer version of the store",

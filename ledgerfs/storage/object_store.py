@@ -1,7 +1,7 @@
-"""The seam to storage: what ledgerfs needs of any object store.
+"""The read interface of object stores.
 
-Keys are relative to the bucket (or the folder in it) that was opened. Implementations are in the folders beside this module; all of them
-raise only errors of `ledgerfs.errors`, never return a body of the wrong length, and may be used from several threads and after a fork.
+Keys are relative to the opened bucket, or folder in it. All implementations (in the folders beside this module) raise only errors of
+`ledgerfs.errors`, never return a body of the wrong length, and work in several threads and after a fork.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ class ObjectStore(Protocol):
 
     @property
     def url(self) -> str:
-        """Where the bucket is, without credentials."""
+        """The bucket's URL, without credentials."""
         ...
 
     @property
@@ -33,39 +33,39 @@ class ObjectStore(Protocol):
 
     @property
     def is_remote(self) -> bool:
-        """Whether a request costs as much time as many kilobytes: then reading ahead, joining reads and keeping bytes pay off."""
+        """Whether a request takes as long as many kilobytes, so that read-ahead, joined reads and caching help."""
         ...
 
     def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
         """Yield all objects whose keys begin with ``prefix``, some thousand at a time, in any order; raises `BucketNotFoundError`.
 
-        A folder is one object, whose key ends with ``/``.
+        A folder appears as one object, whose key ends with ``/``.
         """
         ...
 
     def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
-        """Yield all objects in a folder (its key ends with ``/``) and in those below it; empty folders only if the store has them.
+        """Yield all objects below a folder (its key ends with ``/``); empty folders only if the store has them.
 
-        A folder among them that may not be listed is one object, whose ``refused`` says why; the others are still listed.
+        A folder below it that refuses access appears as one object with the reason in ``refused``; the listing goes on.
         """
         ...
 
     def head(self, key: str) -> ObjectHead:
-        """Ask for one object's size, version and user metadata; raises `ObjectNotFoundError`."""
+        """Request one object's size, version and user metadata; raises `ObjectNotFoundError`."""
         ...
 
     def read(self, request: ReadRequest) -> bytes:
         """Return exactly the requested bytes.
 
-        Raises `StaleObjectError` when the object is not of ``request.version`` any more, `ObjectNotFoundError`, `AccessDeniedError`, and
-        `StoreError` when the store still fails, or sends other bytes, after retries in bounded time.
+        Raises `StaleObjectError` if the object no longer has ``request.version``, `ObjectNotFoundError`, `AccessDeniedError`, and
+        `StoreError` if the store still fails, or sends other bytes, after retries in bounded time.
         """
         ...
 
     def start(self, request: ReadRequest) -> Pending:
-        """Begin to read; the result is what `read` returns or raises.
+        """Begin to read; its result equals that of `read`.
 
-        Cancelling it frees the connection if the store can be interrupted (S3); otherwise it only keeps a waiting read from beginning.
+        Cancelling frees the connection of an interruptible store (S3); for others it only prevents a waiting read from beginning.
         """
         ...
 
@@ -77,19 +77,19 @@ class ObjectStore(Protocol):
         ...
 
     def read_many(self, requests: Iterable[ReadRequest]) -> Iterator[bytes | LedgerfsError]:
-        """Yield the bytes of each request in order, with several requests under way at a time.
+        """Yield the bytes of each request in order, with several requests under way.
 
-        A request that fails yields its error instead, so that one bad object does not hide the others.
+        For a failed request, yields its error and goes on.
         """
         ...
 
 
 class RawStore(ObjectStore, Protocol):
-    """A store without a cache, whose reads are futures, and which can be written to."""
+    """A writable store without a cache; its reads are futures."""
 
     @property
     def writes(self) -> "WritableStore":
-        """Its write side."""
+        """The write side."""
         ...
 
     def start(self, request: ReadRequest) -> "Future[Buffer]":
@@ -102,7 +102,7 @@ class KeepingStore(ObjectStore, Protocol):
 
     @property
     def cache_dir(self) -> str | None:
-        """The folder for what is kept on disk, as the user named it; None for the usual one."""
+        """The folder of the disk cache, as the user named it; None for the default."""
         ...
 
     def keep(self, request: ReadRequest, data: bytes) -> None:
@@ -110,13 +110,13 @@ class KeepingStore(ObjectStore, Protocol):
         ...
 
     def forget(self, stat: ObjectStat) -> None:
-        """Drop the cached bytes of an object, in which damage was found: the next read asks the store itself."""
+        """Drop the cached bytes of a damaged object, so that the next read goes to the store."""
         ...
 
     def expire(self) -> None:
-        """Have the bucket listed again when it is next used: who reads it knows that it has changed."""
+        """Expire the bucket's listing after a change: the next use lists it again."""
         ...
 
     def is_current(self, stat: ObjectStat) -> bool:
-        """Ask the store whether an object is still of this version; if not, the bucket will be listed again."""
+        """Ask the store whether an object still has this version; if not, expire the bucket's listing."""
         ...

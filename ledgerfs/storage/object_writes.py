@@ -1,7 +1,7 @@
-"""The write side of the seam to storage: what writing ledgers needs of an object store.
+"""The write interface of object stores.
 
 An object appears whole or not at all, and never replaces another one: the second of two writers gets `ObjectExistsError`. Keys are as in
-`ledgerfs.storage.object_store`; the folders of a key that has any are made.
+`ledgerfs.storage.object_store`; a write creates the folders of its key.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,16 +14,16 @@ from ledgerfs.storage.objects import ObjectStat
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedUpload:
-    """An upload that was begun and not ended: it takes space, and no listing shows it.
+    """An upload that was begun and not ended: it uses space, but listings of objects omit it.
 
     Attributes
     ----------
     key
-        The object that it would become.
+        The key of the object that it would create.
     token
         The store's name for the upload.
     begun_ms
-        When it began, ms since 1970 UTC; if the store does not tell, when it was last written to.
+        Start of the upload, ms since 1970 UTC; the time of the last write if the store does not report the start.
 
     """
 
@@ -33,13 +33,13 @@ class UnfinishedUpload:
 
 
 class Upload(Protocol):
-    """One object that is uploaded part by part. For one thread.
+    """An upload of one object, part by part. For one thread.
 
-    Nothing is sent before the first part ends. Every upload has to be completed or aborted.
+    Sends nothing before the first part ends. The caller must complete or abort every upload.
     """
 
     def write(self, data: Buffer) -> None:
-        """Add bytes to the current part; they are copied, or sent, when this returns."""
+        """Add bytes to the current part; copies or sends them before it returns."""
         ...
 
     def replace_front(self, data: bytes) -> None:
@@ -47,31 +47,31 @@ class Upload(Protocol):
         ...
 
     def end_part(self) -> None:
-        """End the current part, and begin to send it; the next write begins another. Raises the error of an earlier part that failed."""
+        """End the current part and begin to send it; the next write begins another. Raises the error of an earlier part."""
         ...
 
     def complete(self) -> ObjectStat:
-        """Wait for all parts, and make the object of them.
+        """Wait for all parts, create the object, and check its size and number of parts.
 
-        Returns the object that the store then has, its size and number of parts checked. Raises `ObjectExistsError` if the object exists by
-        now, and `StoreError`, after which there is no object; after its subclass `UncertainWriteError` there may be one.
+        Raises `ObjectExistsError` if the object already exists, and `StoreError`, after which there is no object; after its subclass
+        `UncertainWriteError` there may be one.
         """
         ...
 
     def abort(self) -> None:
-        """Give the upload up and free its parts in the store; logs a failure to do so. May be called at any time."""
+        """Abort the upload and free its parts in the store, at any time; logs a failure."""
         ...
 
 
 @runtime_checkable
 class CopyingUpload(Protocol):
-    """An `Upload` whose store makes parts of other objects itself: their bytes do not come here."""
+    """An `Upload` whose store copies parts from other objects itself, without a download."""
 
     def copy_part(self, source: ObjectStat, start: int, end: int) -> None:
-        """Make bytes ``start`` to ``end``, exclusive, of an object of the same bucket the next part.
+        """Use bytes ``start`` to ``end``, exclusive, of an object of the same bucket as the next part.
 
-        Between ends of parts only. Raises `StaleObjectError` when the object is not of this version any more, `ObjectNotFoundError`, and
-        the store's errors.
+        Call it only between parts. Raises `StaleObjectError` if the object no longer has this version, `ObjectNotFoundError`, and the
+        store's errors.
         """
         ...
 
@@ -81,12 +81,12 @@ class WritableStore(Protocol):
 
     @property
     def smallest_part(self) -> int:
-        """Least bytes of every part of an upload, except the last."""
+        """Least size of each part of an upload except the last, in bytes."""
         ...
 
     @property
     def most_parts(self) -> int:
-        """How many parts an upload has at most."""
+        """Largest number of parts of an upload."""
         ...
 
     @property
@@ -100,11 +100,11 @@ class WritableStore(Protocol):
         ...
 
     def make_folder(self) -> None:
-        """Make the folder that was opened, if the store has folders; a bucket of an object store is for its owner to make."""
+        """Create the opened folder, if the store has folders; never creates a bucket of an object store."""
         ...
 
     def begin_upload(self, key: str, metadata: Mapping[str, str], part_size: int) -> Upload:
-        """Return an upload whose parts have at most ``part_size`` bytes; costs no request. It holds up to four parts in memory."""
+        """Return an upload with parts of at most ``part_size`` bytes, up to four of them in memory; sends no request."""
         ...
 
     def put(self, key: str, data: bytes, metadata: Mapping[str, str]) -> ObjectStat:
@@ -116,7 +116,7 @@ class WritableStore(Protocol):
         ...
 
     def set_metadata(self, stat: ObjectStat, metadata: Mapping[str, str]) -> None:
-        """Change the user metadata of an object of exactly this version; its bytes stay. Raises `UnsupportedWriteError` if it cannot."""
+        """Change the user metadata of an object of exactly this version, not its bytes; raises `UnsupportedWriteError`."""
         ...
 
     def unfinished_uploads(self) -> Iterator[UnfinishedUpload]:
@@ -124,5 +124,5 @@ class WritableStore(Protocol):
         ...
 
     def end_unfinished(self, upload: UnfinishedUpload) -> None:
-        """Abort an upload of another writer; one that has ended meanwhile is not an error."""
+        """Abort an upload of another writer; not an error if it has ended meanwhile."""
         ...

@@ -1,4 +1,4 @@
-"""Objects of a store as values: an entry of a listing, a request for bytes, and the bytes."""
+"""Values of object stores: an entry of a listing, a request for bytes, and a pending read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Pending(Protocol):
         ...
 
     def cancel(self) -> object:
-        """Give the bytes up."""
+        """Cancel the read."""
         ...
 
 
@@ -27,18 +27,18 @@ class ObjectStat:
     Attributes
     ----------
     key
-        Relative to the opened bucket; that of a folder ends with ``/``, and its other fields are unknown.
+        Relative to the opened bucket. A folder's key ends with ``/``; its other fields are unknown.
     size
         Bytes.
     modified_ms
-        Last modification, ms since 1970 UTC; 0 if the store does not tell.
+        Last modification, ms since 1970 UTC; 0 if the store does not report it.
     version
-        The ETag, or this store's equivalent: changes whenever the object does. Empty if the store has none.
+        The ETag, or this store's equivalent, which changes with the object. Empty if the store has none.
     refused
-        Why the content of a folder, or of a link that may lead to one, is unknown; its other fields are unknown, too. Otherwise empty.
+        The reason why a folder, or a link that may lead to one, was not read; its other fields are unknown. Otherwise empty.
     archived
-        The storage class, if the object must be restored from an archive before it can be read. A listing also has it for objects that
-        were restored, or that may be in no archive: only the answer to a HEAD is exact. Otherwise empty.
+        The storage class, if the object must be restored from an archive before it can be read; otherwise empty. Exact only from a HEAD:
+        a listing also shows it for restored objects, and for some that are not in an archive.
 
     """
 
@@ -52,7 +52,7 @@ class ObjectStat:
 
 @dataclass(frozen=True, slots=True)
 class ObjectHead:
-    """The answer to a HEAD of one object; ``metadata`` is None in stores that keep no user metadata."""
+    """The answer to a HEAD of one object; ``metadata`` is None in stores without user metadata."""
 
     stat: ObjectStat
     metadata: Mapping[str, str] | None
@@ -60,10 +60,10 @@ class ObjectHead:
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """Bytes ``start`` (included) to ``end`` (excluded) of an object; with ``version``, only of that version.
+    """Bytes ``start`` (inclusive) to ``end`` (exclusive) of an object; with ``version``, only of that version.
 
-    ``is_kept`` says whether a cache may keep them: one pass over many bytes would push all others out of it. With ``is_checked`` they are
-    compared with the checksum that the store keeps of the whole object, if it sends one (S3); that takes ten times as long for small ones.
+    Without ``is_kept``, a cache does not store them: one iteration over many bytes would evict all others. With ``is_checked``, they are
+    compared with the store's checksum of the whole object, if it sends one (S3); for small objects that takes ten times as long.
     """
 
     key: str

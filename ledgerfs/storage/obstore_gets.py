@@ -1,7 +1,7 @@
-"""Ranged GETs through obstore: what one asks for, the check of its answer, and its errors as other client libraries raise them.
+"""Ranged GETs through obstore, with checks of the answer and translated errors.
 
-obstore has an event loop of its own, in Rust, outside of Python's lock; a body arrives in memory that readers use without a copy. Its loop
-does not survive a fork: a child of a process that has used it reads through fsspec's filesystem (`is_usable`).
+obstore has its own event loop in Rust, outside of the GIL; readers use a body without a copy. The loop does not survive a fork: the child
+of a process that has used obstore reads through fsspec's filesystem (`is_usable`).
 """
 
 import os
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from obstore.store import AzureStore, ClientConfig, GCSStore, RetryConfig, S3Store
 
 NO_RETRIES: "RetryConfig" = {"max_retries": 0}
-"""The retries are those of `ledgerfs.storage.retries`."""
+"""`ledgerfs.storage.retries` retries instead."""
 
 _STATUS = re.compile(r"status code: (\d{3})[^:]*:?\s*(.*)", re.DOTALL)
 _CODE = re.compile(r"<Code>([^<]*)</Code>")
@@ -55,7 +55,7 @@ _is_installed = find_spec("obstore") is not None
 
 
 def is_usable() -> bool:
-    """Whether obstore is installed, and no parent of this process has used it; if so, this process counts as having used it."""
+    """Return whether obstore is installed and no parent process has used it; if so, mark it as used by this process."""
     if not _is_installed or _runtime.is_lost:
         return False
     _runtime.is_used = True
@@ -63,11 +63,11 @@ def is_usable() -> bool:
 
 
 class UnexplainedError(Exception):
-    """A failure of obstore that may be its own: the filesystem is asked the same."""
+    """A failure that may be obstore's own; callers send the same request through the filesystem."""
 
 
 class AnswerError(Exception):
-    """The cause of an error that a store answered with, in botocore's form."""
+    """The store's error answer, in botocore's form; used as the cause of an error."""
 
     def __init__(self, status: int, code: str, message: str, storage_class: str = "") -> None:
         super().__init__(message or code)
@@ -79,7 +79,7 @@ def client_options(url: str, patience: float, connect_timeout: float = 5.0) -> "
     """Return obstore's options for a store at ``url`` that may send nothing for ``patience`` seconds."""
     return {
         "allow_http": url.startswith("http:"),
-        # The whole time of a request is bounded by its tries.
+        # The tries of a request bound its whole time.
         "timeout": timedelta(days=1),
         "read_timeout": timedelta(seconds=patience),
         "connect_timeout": timedelta(seconds=min(patience, connect_timeout)),
@@ -95,9 +95,9 @@ def fetch(
     *,
     is_wanted: Callable[[], bool] = lambda: True,
 ) -> memoryview:
-    """Read the bytes of a request from the object ``key`` by ``condition``, without a copy of them. Waits; raises as `error_of`.
+    """Read the bytes of a request from the object ``key`` under ``condition``, without a copy. Blocks; raises as `error_of`.
 
-    The header is checked before the body is used: obstore checks ``Content-Range``, and here are compared the version and the lengths.
+    Checks version and lengths before it uses the body; obstore checks ``Content-Range``.
     """
     import obstore
 
@@ -112,7 +112,7 @@ def fetch(
         if not is_wanted():
             raise CancelledError
         data = memoryview(result.bytes())
-    except Exception as error:  # noqa: BLE001  (each becomes another one)
+    except Exception as error:  # noqa: BLE001  (all are translated)
         known = error_of(error, request)
         raise known from (known.__cause__ or error)
     sent.received = len(data)
@@ -124,7 +124,7 @@ def fetch(
 def error_of(error: Exception, request: ReadRequest) -> Exception:
     """Return our error, or the one that an fsspec filesystem would raise with the store's answer as its cause.
 
-    `UnexplainedError` for all that is not known to be the store's failure: the whole object may be what was requested.
+    Returns `UnexplainedError` unless the store clearly failed: an answer with the whole object may be right.
     """
     if isinstance(error, LedgerfsError | UnexplainedError | OSError) and not isinstance(error, FileNotFoundError):
         return error
@@ -155,7 +155,7 @@ def _broken_connection(text: str, details: str) -> OSError | None:
         return None
     if kind[1] == "Timeout":
         return TimeoutError(f"{reason}: the store sent nothing")
-    # An unknown name and a refused connection are the same here: no connection was made.
+    # An unknown host and a refused connection look the same here: no connection.
     return ConnectionRefusedError(reason) if kind[1] == "Connect" else ConnectionError(reason)
 
 
@@ -167,7 +167,7 @@ def _answer_error(status: int, body: str, request: ReadRequest) -> Exception:
         return replaced(request.key, request.start)
     cause = AnswerError(status, code, message or " ".join(body.split())[:200], storage_class)
     if status < 400 or (status == 400 and not is_explained(code, str(cause))):
-        # Another region, or a signature that this store does not know: the filesystem's client handles them.
+        # Another region, or an unsupported signature: the filesystem's client handles both.
         return UnexplainedError(str(cause))
     error = _KINDS.get(status, OSError)(str(cause))
     error.__cause__ = cause

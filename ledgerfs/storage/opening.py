@@ -1,4 +1,4 @@
-"""The object store for a filesystem of fsspec: S3 and folders have their own, all others a generic one."""
+"""Choose the object store for an fsspec filesystem: S3, local folder, or generic."""
 
 from typing import Any
 
@@ -14,12 +14,12 @@ __all__ = ["open_store"]
 def open_store(fs: Any, root: str, *, is_private: bool = False) -> RawStore:  # noqa: ANN401  (fsspec is not typed)
     """Return the store over folder ``root`` of an fsspec filesystem; raises `InvalidOptionError` for an invalid option of ledgerfs.
 
-    With ``is_private`` what is written to a local folder can be read by its owner alone; who may read other stores is theirs to say.
+    With ``is_private``, only the owner can read files that are written to a local folder; other stores set their own permissions.
     """
     handle = FsspecHandle.of(fs)
     root = root.rstrip("/")
     if handle.is_kind("s3fs.core", "S3FileSystem"):
-        # This import, and that of the generic store, are slow, and folders do not need them.
+        # This import, and that of the generic store, are slow; folders need neither.
         from ledgerfs.storage.s3.store import S3Store
 
         return S3Store(handle, root)

@@ -1,4 +1,4 @@
-"""Work in a few threads, with results in order, and few calls ahead of the caller."""
+"""Map in a few threads, with results in order and bounded memory."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -12,10 +12,10 @@ Result = TypeVar("Result")
 def ordered_map(
     call: Callable[[Item], Result], items: Iterable[Item], threads: int, name: str, *, ahead: int = 4
 ) -> Iterator[Result]:
-    """Yield ``call(item)`` for each item; an exception of a call is raised in place of its result, and ends the work.
+    """Yield ``call(item)`` for each item, in order; at most ``ahead`` results for each thread are in memory.
 
-    So is an exception of ``items``, after the results before it. Memory is bounded by ``ahead`` results for each thread. When the caller
-    stops early, waiting calls do not begin.
+    Raises an exception of a call, or of ``items``, after the results before it, and stops. If the caller stops early, waiting calls do
+    not begin.
     """
     iterator, failure = iter(items), None
     with ThreadPoolExecutor(threads, thread_name_prefix=name) as pool:
@@ -28,7 +28,7 @@ def ordered_map(
                         pending.append(pool.submit(call, next(iterator)))
                     except StopIteration:
                         is_more = False
-                    except Exception as error:  # noqa: BLE001  (raised below, when it is its turn)
+                    except Exception as error:  # noqa: BLE001  (raised below, in order)
                         is_more, failure = False, error
                     if pending and pending[0].done():
                         break

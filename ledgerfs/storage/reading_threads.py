@@ -1,4 +1,4 @@
-"""Threads that read for stores whose filesystem blocks, shared by all such stores of a process."""
+"""Threads for reads through blocking filesystems, shared by all stores of a process."""
 
 import os
 from collections.abc import Callable
@@ -16,7 +16,7 @@ Read = Callable[[ReadRequest], Buffer]
 
 
 class ReadingThreads:
-    """A few threads, made on first use, and made again in a forked child, which inherits none."""
+    """A few threads, created on first use, and again in a forked child."""
 
     __slots__ = ("_lock", "_name", "_pool", "_process", "_threads")
 
@@ -30,7 +30,7 @@ class ReadingThreads:
     def start(
         self, work: Callable[Arguments, Result], *arguments: Arguments.args, **named: Arguments.kwargs
     ) -> Future[Result]:
-        """Do ``work`` in one of the threads. Cancelling keeps waiting work from beginning; running work goes on."""
+        """Run ``work`` in one of the threads. Cancelling removes waiting work; running work goes on."""
         return self._here().submit(work, *arguments, **named)
 
     def _here(self) -> ThreadPoolExecutor:
@@ -42,7 +42,7 @@ class ReadingThreads:
 
 
 def read_at_once(read: Read, request: ReadRequest) -> "Future[Buffer]":
-    """Read in this thread, where that takes less time than passing it to another one."""
+    """Read in this thread, where a switch to another thread takes longer than the read."""
     future: Future[Buffer] = Future()
     future.set_running_or_notify_cancel()
     try:
@@ -61,6 +61,6 @@ def outcome_of(read: Callable[[ReadRequest], bytes], request: ReadRequest) -> by
 
 
 FOLDER_THREADS = ReadingThreads(2, "ledgerfs-folder")
-"""More threads do not make a page cache faster; one alone would let a cold disk wait between two reads."""
+"""More threads do not speed up the page cache; with a single one, a disk would idle between two reads."""
 
 FILESYSTEM_THREADS = ReadingThreads(16, "ledgerfs-filesystem")

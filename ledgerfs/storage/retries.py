@@ -1,7 +1,7 @@
-"""Which failed requests are sent again, how soon, and until when.
+"""Retry failed requests, within a time limit.
 
-Time is bounded, not the number of tries: a store that refuses quickly is asked often, one that hangs a few times, and both end in an error
-before users give up. The clock is the monotonic one, so that setting the time of day changes nothing.
+The time is bounded, not the number of tries: many tries if the store refuses quickly, few if it hangs, and an error in bounded time. The
+clock is monotonic, so a change of the time of day has no effect.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ OnRetry = Callable[[Exception, int, float, float], None]
 
 TIMEOUT_VARIABLE = "LEDGERFS_STORE_TIMEOUT"
 _TIMEOUT_SECONDS = 60.0
-# A store that never answered is more likely missing than restarting, and a wrong endpoint must be reported soon.
+# A store that never answered is probably missing, not restarting; report a wrong endpoint soon.
 _FIRST_CONTACT_SECONDS = 5.0
 _SECONDS_PER_BYTE = 4 / (1 << 20)
 _FIRST_DELAY = 0.1
@@ -41,11 +41,11 @@ _TRANSIENT_CODES = frozenset(
         "XAmzContentSHA256Mismatch",
     }
 )
-_UNPARSED = frozenset({"ResponseParserError"})  # for the answer of a proxy before an overloaded store
+_UNPARSED = frozenset({"ResponseParserError"})  # answer of a proxy in front of an overloaded store
 
 
 def store_timeout() -> float:
-    """Return how many seconds one request may be tried: ``LEDGERFS_STORE_TIMEOUT``, or 60."""
+    """Return the time limit of one request in seconds: ``LEDGERFS_STORE_TIMEOUT``, default 60."""
     try:
         seconds = float(os.environ.get(TIMEOUT_VARIABLE, ""))
     except ValueError:
@@ -56,7 +56,7 @@ def store_timeout() -> float:
 class Tries:
     """The tries of one request for ``size`` bytes.
 
-    Each MiB adds four seconds to the bound, so that large reads over a slow connection are possible.
+    Each MiB adds four seconds to the time limit, so that large reads over a slow connection succeed.
     """
 
     __slots__ = ("_began", "_bound", "_clock", "_first_contact", "_timeout", "number")
@@ -78,30 +78,30 @@ class Tries:
 
     @property
     def patience(self) -> float:
-        """Seconds that the store may send nothing before a try is given up: a quarter of the bound, to leave time for other tries."""
+        """Idle timeout of a try in seconds: a quarter of the time limit, to leave time for other tries."""
         return max(0.0, min(self._timeout / 4, self._bound - self.seconds))
 
     @property
     def rest(self) -> float:
-        """Seconds that are left for the request."""
+        """Seconds left for the request."""
         return max(0.0, self._bound - self.seconds)
 
     def delay_after(self, error: Exception) -> float | None:
-        """Return the seconds to wait before the next try, and count it; None if there is no further try."""
+        """Count the next try and return the seconds to wait before it; None if there is no further try."""
         if not is_transient(error):
             return None
         bound = self._first_contact if _is_unconnected(error) else self._bound
-        # Jitter, so that many readers do not return at once; exponents end where the longest delay is reached anyway.
+        # Jitter spreads the tries of many readers; a bounded exponent suffices to reach the longest delay.
         delay = min(_LONGEST_DELAY, _FIRST_DELAY * 2.0 ** min(self.number - 1, 16)) * random.uniform(0.5, 1.0)  # noqa: S311
         delay = max(delay, min(_retry_after(error), self._timeout / 4))
-        # A try that is cut short would only replace the error with a less helpful time-out.
+        # A try without enough time would only replace the error with a less helpful time-out.
         if self.seconds + delay + min(self._timeout, bound) / 4 >= bound:
             return None
         self.number += 1
         return delay
 
     def given_up(self, last: Exception, error: LedgerfsError) -> LedgerfsError:
-        """Return our error for the last one, with the number of tries if there were several."""
+        """Return ``error`` with the number of tries, if there were several."""
         if self.number == 1 or not is_transient(last):
             return error
         reason = f"{error.reason}; tried {self.number} times in {self.seconds:.0f} s"
@@ -114,7 +114,7 @@ def retry(
     on_retry: OnRetry,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Result:
-    """Call ``attempt`` until it returns; raises its last error when no try is left."""
+    """Call ``attempt`` until it succeeds; raises its last error when no try is left."""
     while True:
         number = tries.number
         try:
@@ -134,7 +134,7 @@ async def retry_async(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     is_wanted: Callable[[], bool] = lambda: True,
 ) -> Result:
-    """Do the same in an event loop, as long as the answer is wanted."""
+    """Do the same in an event loop, while ``is_wanted`` holds."""
     while True:
         number = tries.number
         try:
@@ -152,7 +152,7 @@ async def retry_async(
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same request may succeed later."""
+    """Return whether the same request may succeed later."""
     if isinstance(error, LedgerfsError):
         return isinstance(error, WrongBodyError | StoreTimeoutError)
     if isinstance(error, FileNotFoundError | PermissionError):
@@ -167,7 +167,7 @@ def is_transient(error: BaseException) -> bool:
 
 
 def _is_unconnected(error: BaseException) -> bool:
-    """Whether no connection was made. botocore has one class for that and for a broken connection, but keeps the cause."""
+    """Return whether no connection was made; botocore's class also covers broken connections, so this checks the cause."""
     inner = getattr(error, "kwargs", None)
     cause = inner.get("error") if isinstance(inner, dict) else None
     names = names_of(error) | (names_of(cause) if isinstance(cause, BaseException) else frozenset())
@@ -177,7 +177,7 @@ def _is_unconnected(error: BaseException) -> bool:
 
 
 def _retry_after(error: BaseException) -> float:
-    """Return the seconds to wait that the store asked for; a time of day is ignored, since clocks differ and jump."""
+    """Return the seconds of the store's ``Retry-After``; ignores a time of day, since clocks differ and jump."""
     headers = answer_of(error).get("ResponseMetadata", {}).get("HTTPHeaders", {})
     try:
         return max(0.0, float(headers.get("retry-after", 0)))

@@ -1,6 +1,6 @@
-"""Every request to a store, counted when it is sent and logged as ``ledgerfs.store`` when it is done.
+"""Requests to a store: counted when sent, logged by ``ledgerfs.store`` when done.
 
-Only keys, errors and the bucket's URL are logged, without credentials. Ranges are as in `ReadRequest`, without their end.
+Logs contain only keys, errors and the bucket's URL, without credentials. Ranges exclude their end, as in `ReadRequest`.
 """
 
 import logging
@@ -15,7 +15,7 @@ from ledgerfs.storage.traffic import Traffic
 
 logger = logging.getLogger("ledgerfs.store")
 
-# After so many seconds users wonder why nothing happens.
+# From here on users should see why they wait.
 _WARN_AFTER_SECONDS = 5.0
 
 
@@ -43,11 +43,11 @@ class Asked:
 
     @property
     def offset(self) -> int | None:
-        """Byte offset for errors of this request; None when it is about the whole object."""
+        """Byte offset for errors of this request; None if it concerns the whole object."""
         return self.start if self.operation == "GET" else None
 
     def tell_retry(self, error: Exception, number: int, seconds: float, delay: float) -> None:
-        """Log that try ``number`` failed, ``seconds`` after the first one began, and that the next follows after ``delay`` seconds."""
+        """Log that try ``number`` failed, ``seconds`` after the first one began, and that the next one starts in ``delay`` seconds."""
         level = logging.INFO if seconds < _WARN_AFTER_SECONDS else logging.WARNING
         if logger.isEnabledFor(level):
             reason = _outcome(error, self.key)
@@ -55,7 +55,7 @@ class Asked:
 
 
 class Sent:
-    """One request under way, for ``with``. The receiver of the bytes counts them in ``received``."""
+    """Context manager of one request under way. The reader of the bytes counts them in ``received``."""
 
     __slots__ = ("_asked", "_began", "_number", "_traffic", "received")
 

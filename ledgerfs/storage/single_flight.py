@@ -1,4 +1,4 @@
-"""Work that several threads need at the same time is done by one of them; the others wait for its result."""
+"""Share concurrent work: one thread does it, the others wait for its result."""
 
 import os
 from collections.abc import Callable, Hashable
@@ -11,7 +11,7 @@ Result = TypeVar("Result")
 
 
 class SingleFlight(Generic[Result]):
-    """Calls under way, by a key for their work. A forked child does not wait for those of its parent."""
+    """Calls under way, by key. A forked child does not wait for calls of its parent."""
 
     __slots__ = ("_flights", "_lock")
 
@@ -20,7 +20,7 @@ class SingleFlight(Generic[Result]):
         self._lock = ForkLock()
 
     def run(self, key: Hashable, work: Callable[[], Result]) -> Result:
-        """Return what ``work`` returns, called by this thread or an earlier one; its errors are raised in all of them."""
+        """Return the result of ``work``, called by this thread or an earlier one; raises its error in all of them."""
         name = (os.getpid(), key)
         while True:
             with self._lock:
@@ -32,7 +32,7 @@ class SingleFlight(Generic[Result]):
             try:
                 return flight.result()
             except CancelledError:
-                # The other thread was interrupted (Ctrl-C), which must not end this one.
+                # Ctrl-C interrupted the other thread, which must not end this one.
                 continue
 
     def _fly(self, name: tuple[int, Hashable], flight: "Future[Result]", work: Callable[[], Result]) -> Result:

@@ -1,7 +1,7 @@
-"""The identity of a bucket: by it processes find what is kept of the bucket on disk, and never that of another one.
+"""The identity of a bucket: the key of its files in the disk cache.
 
-A URL is not enough: many endpoints have an ``s3://tier``, and many accounts the same container. So all options of the filesystem count, and
-the environment variables that name a place. Only credentials are left out, by their names: with another key a bucket stays the same one.
+A URL is not enough: many endpoints have an ``s3://tier``, and many accounts the same container. So the identity covers all options of the
+filesystem, and environment variables that name an endpoint or account. It omits credentials: another key opens the same bucket.
 """
 
 import hashlib
@@ -33,10 +33,10 @@ _TUNING = frozenset(
     | {"bookie_rate", "read_from", "timeout_s"}
     | {"max_concurrency", "max_paths", "max_pool_connections", "retries", "use_listings_cache"}
 )  # fmt: skip
-"""Options that change how fast a bucket is read, but not which one it is."""
+"""Options that change the speed of reads, but not the bucket."""
 
 _NOTHING: tuple[object, ...] = (None, {}, [], ())
-"""Values that mean the same as no option."""
+"""Values that equal an absent option."""
 
 _CONNECTION = re.compile(r"conn(ection)?_str(ing)?\Z", re.IGNORECASE)
 _USER = re.compile(r"(?<=://)[^\s/?#]*@")
@@ -46,8 +46,8 @@ _QUERY = re.compile(r"(?<=[?&])([^=&#]+)=[^&#]*")
 def identity_of(fs: Any, root: str) -> str | None:  # noqa: ANN401  (fsspec is not typed)
     """Return the identity of the folder ``root`` of an fsspec filesystem; None for one in memory, or with options that have no identity.
 
-    It is the bucket's URL, for people to read, and the SHA-256 of all that distinguishes it: equal for equal buckets, with their options in
-    any order, and with or without defaults. Neither contains a credential. None is not equal to any other identity.
+    It consists of the bucket's URL, for people, and a SHA-256 of URL, options and environment. The order of options and explicit defaults
+    do not change it. It contains no credential. None is not equal to any other identity.
     """
     try:
         described = _filesystem(fs)
@@ -71,7 +71,7 @@ def _filesystem(fs: AbstractFileSystem) -> dict[str, Any]:
 
 def _named(cls: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ANN401  (a class, whose `__init__` mypy would not have looked at)
     """Return all arguments of a filesystem by their names, except those that equal their default."""
-    # The signature of the class itself, not of fsspec's metaclass, which takes anything.
+    # The signature of the class itself, not of fsspec's metaclass, which accepts anything.
     parameters = dict(list(inspect.signature(cls.__init__).parameters.items())[1:])
     names = [name for name, one in parameters.items() if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
     given = {
@@ -99,8 +99,8 @@ def _mapping(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _value(name: str, value: Any) -> Any:  # noqa: ANN401  (whatever options hold)
-    """Return a value as JSON has it; raises `TypeError` for objects that another process cannot compare."""
+def _value(name: str, value: Any) -> Any:  # noqa: ANN401  (any value of an option)
+    """Return a value for JSON; raises `TypeError` for objects that another process cannot compare."""
     if isinstance(value, AbstractFileSystem):
         return _filesystem(value)
     if isinstance(value, Mapping):
@@ -117,20 +117,20 @@ def _value(name: str, value: Any) -> Any:  # noqa: ANN401  (whatever options hol
 
 
 def _connection(text: str) -> dict[str, str]:
-    """Return the fields of a connection string of Azure, such as ``AccountName``, without its keys."""
+    """Return the fields of an Azure connection string, such as ``AccountName``, without keys."""
     parts = (part.partition("=") for part in text.split(";") if part)
     return {name: value for name, _, value in parts if not is_credential(name)}
 
 
 def _address(text: str) -> str:
-    """Return a text; if it is a URL, without its password and the credentials in its query."""
+    """Return a text; a URL without its password and the credentials in its query."""
     if "://" not in text:
         return text
     text = _USER.sub(lambda found: found[0].partition(":")[0].removesuffix("@") + "@", text)
     return _QUERY.sub(lambda found: found[1] if is_credential(found[1]) else found[0], text)
 
 
-def _is_in_memory(value: Any) -> bool:  # noqa: ANN401  (whatever JSON knows)
+def _is_in_memory(value: Any) -> bool:  # noqa: ANN401  (any JSON value)
     if isinstance(value, dict):
         return any(map(_is_in_memory, value.values()))
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Counts of requests to a store, of bytes received, and of bytes used: the numbers of ``--stats`` and ``fs.stats()``."""
+"""Count requests to a store, and bytes received and used, for ``--stats`` and ``fs.stats()``."""
 
 from dataclasses import asdict, dataclass, fields
 
@@ -16,15 +16,15 @@ class TrafficStats:
     bytes_asked, bytes_received
         Bytes of objects that were requested, and that were received.
     retries
-        Requests that repeat a failed one; they are among ``requests``.
+        Requests that repeat a failed one; ``requests`` includes them.
     bytes_used
-        Bytes that readers got, from the store, memory or disk.
+        Bytes that readers received from the store, memory or disk.
     hits
-        Reads that were answered from memory or disk.
+        Reads served from memory or disk.
     waits
         Reads that waited for the request of another reader.
     bytes_sent
-        Bytes of objects that were sent to the store, each try counted.
+        Bytes of objects that were sent to the store, including retries.
 
     """
 
@@ -43,7 +43,7 @@ class TrafficStats:
 
 
 class Traffic:
-    """The counters of one store. Threads may count at once; a forked child counts on for itself; a pickle has none of it."""
+    """The counters of one store. Thread-safe; a forked child continues with its own copy; a pickle starts at zero."""
 
     __slots__ = ("_counts", "_lock")
 
@@ -61,6 +61,6 @@ class Traffic:
                 self._counts[name] += amount
 
     def stats(self) -> TrafficStats:
-        """Return all counters at one moment."""
+        """Return a consistent snapshot of all counters."""
         with self._lock:
             return TrafficStats(**self._counts)

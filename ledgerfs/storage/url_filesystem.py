@@ -1,4 +1,4 @@
-"""fsspec's filesystem for a URL; its errors become ours."""
+"""Open fsspec's filesystem for a URL, with errors of ledgerfs."""
 
 import re
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "abfs": "azure", 
 
 
 def filesystem_of(url: str, storage_options: Mapping[str, Any]) -> tuple[Any, str]:
-    """Return the filesystem, and its own path for the URL, which need not exist.
+    """Return the filesystem, and its path for the URL, which need not exist.
 
     Raises `UnusableUrlError` as `require_url` does, and if no filesystem can open the URL; otherwise the errors of a store
     (`AccessDeniedError`, `StoreError`, …).
@@ -36,7 +36,7 @@ def filesystem_of(url: str, storage_options: Mapping[str, Any]) -> tuple[Any, st
 
 
 def require_url(url: str) -> None:
-    """Raise `UnusableUrlError` for texts that fsspec would take for a local folder by mistake: an empty one, ``-``, ``s3:/tier``."""
+    """Raise `UnusableUrlError` for texts that fsspec would mistake for a local folder: an empty one, ``-``, ``s3:/tier``."""
     if not url.strip():
         raise UnusableUrlError("the URL, or path, is empty")
     if url == "-":

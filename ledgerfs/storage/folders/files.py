@@ -1,6 +1,6 @@
-"""Opening the files of a folder that is a bucket: regular files only, and links only with an option.
+"""Open the files of a folder that is a bucket: regular files only, and links only with an option.
 
-Otherwise anybody who may write to the folder could have any file of the machine read as an object, by a link to it.
+Otherwise any user with write access to the folder could expose any file of the machine through a link.
 """
 
 import errno
@@ -11,7 +11,7 @@ from ledgerfs.errors import AccessDeniedError, StoreError
 from ledgerfs.storage.objects import ObjectStat
 
 FOLLOW_LINKS = "follow_links"
-"""The storage option for it."""
+"""The storage option that allows links."""
 
 LINK_REFUSED = (
     f"a link, which is not followed out of the bucket's folder; the storage option {FOLLOW_LINKS}=true has it followed"
@@ -20,14 +20,14 @@ LINK_REFUSED = (
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 _FOLDER_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW
 _IS_LINK = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK})
-"""Errors of the kernel for links that it must not follow."""
+"""Errors of the kernel for links if the flags forbid to follow them."""
 
 
 def open_object(root: str, key: str, *, follow_links: bool) -> tuple[int, os.stat_result]:
-    """Return a descriptor of a regular file, to read, and the file's status.
+    """Open a regular file for reading; return its descriptor and status.
 
-    The folder itself may be a link, since the user named it. Raises `AccessDeniedError` for links and everything else that is not a regular
-    file, `StoreError` for a followed link that leads nowhere, and `OSError`.
+    The folder itself may be a link, since the user named it. Raises `AccessDeniedError` for anything else than a regular file, `StoreError`
+    for a followed link that leads nowhere, and `OSError`.
     """
     descriptor = _open_followed(f"{root}/{key}", key) if follow_links else _open_beneath(root, key)
     try:
@@ -61,12 +61,12 @@ def stat_of_file(key: str, stat: os.stat_result) -> ObjectStat:
 
 
 def version_of_file(stat: os.stat_result) -> str:
-    """Return what changes when a file is replaced or written to."""
+    """Return a text that changes when the file is replaced or written to."""
     return f"{stat.st_ino:x}-{stat.st_mtime_ns:x}-{stat.st_size:x}"
 
 
 def _refused(key: str) -> AccessDeniedError:
-    """Return the error for an object that is a link, or in a folder that is one, wherever that leads."""
+    """Return the error for an object that is a link, or in a folder that is a link."""
     return AccessDeniedError(LINK_REFUSED, key=key)
 
 
@@ -85,8 +85,8 @@ def _stat_followed(path: str, key: str) -> os.stat_result:
 
 
 def _not_there(path: str, key: str, error: FileNotFoundError) -> OSError:
-    """Return the error for a file that was not found; a link that leads nowhere still exists, so its object was not deleted."""
-    return StoreError("a link that leads nowhere", key=key) if os.path.islink(path) else error  # noqa: PTH114  (text in)
+    """Return the error for a missing file; a link that leads nowhere exists, so its object was not deleted."""
+    return StoreError("a link that leads nowhere", key=key) if os.path.islink(path) else error  # noqa: PTH114  (a text)
 
 
 def _open_beneath(root: str, key: str) -> int:
@@ -103,7 +103,7 @@ def _open_beneath(root: str, key: str) -> int:
 
 
 def _parent_of(root: str, key: str) -> tuple[int | None, str]:
-    """Return a descriptor of the folder that a key is in, and the file's name there; for a key without folders, None and the whole path."""
+    """Return a descriptor of a key's folder, and the file's name in it; for a key without folders, None and the whole path."""
     *folders, name = key.split("/")
     if not folders:
         return None, f"{root}/{name}"

@@ -28,10 +28,10 @@ _PAGE = 4096
 
 
 class LocalStore:
-    """The files of one folder. Folders keep no user metadata.
+    """The files of one folder, without user metadata.
 
-    Links are listed as they are (their size is that of the path in them), and cannot be read unless ``follow_links`` is true. With
-    ``is_private`` files that are written can be read by their owner alone.
+    Listings show links as links (the size is that of their target's path); reads follow them only with ``follow_links``. With
+    ``is_private``, only the owner can read files that are written.
     """
 
     __slots__ = ("_follow_links", "_is_private", "_root", "traffic")
@@ -55,7 +55,7 @@ class LocalStore:
         return LocalWrites(self._root, self.traffic, is_private=self._is_private)
 
     def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
-        """Yield the files of the folder, except those that are being written."""
+        """Yield the files of the folder, except unfinished ones."""
         try:
             with Sent(Asked("LIST", self.url), self.traffic), os.scandir(self._root) as entries:
                 page: list[ObjectStat] = []
@@ -73,7 +73,7 @@ class LocalStore:
             raise translate(error, self.url) from error
 
     def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
-        """Yield the files of a folder and of those in it; links to folders are followed only with ``follow_links``."""
+        """Yield all files below a folder; follow links to folders only with ``follow_links``."""
         waiting, seen = [folder], set()
         while waiting:
             key = waiting.pop()
@@ -81,7 +81,7 @@ class LocalStore:
             try:
                 with Sent(Asked("LIST", key), self.traffic), os.scandir(path) as entries:
                     stat = os.stat(path)  # noqa: PTH116  (a hot path)
-                    # Followed links may lead in circles.
+                    # Links may form a circle.
                     if (stat.st_dev, stat.st_ino) in seen:
                         continue
                     seen.add((stat.st_dev, stat.st_ino))
@@ -108,7 +108,7 @@ class LocalStore:
             raise translate(error, key) from error
 
     def read(self, request: ReadRequest) -> bytes:
-        """Read from the open file, whose version is checked, so it is that of the bytes."""
+        """Read from the open file, after a check of its version, so the bytes have that version."""
         return bytes(self._read_part(request))
 
     def start(self, request: ReadRequest) -> "Future[Buffer]":
@@ -129,19 +129,19 @@ class LocalStore:
         return buffer.toreadonly()
 
     def send(self, request: ReadRequest, descriptor: int) -> None:
-        """Let the kernel copy from file to descriptor; if it cannot, read and write."""
+        """Copy from file to descriptor in the kernel, or read and write if that fails."""
         with self._opened(request) as (source, sent):
             sent.received = copy_range(source, request.start, request.end, descriptor)
             if sent.received != request.end - request.start:
                 raise short_body(request.key, request.start, request.end - request.start, sent.received)
 
     def read_many(self, requests: Iterable[ReadRequest]) -> Iterator[bytes | LedgerfsError]:
-        """Read one after another: threads do not make a local disk faster than the page cache."""
+        """Read one after another: threads do not speed up the page cache."""
         return map(partial(outcome_of, self.read), requests)
 
     @contextmanager
     def _opened(self, request: ReadRequest) -> Iterator[tuple[int, Sent]]:
-        """Open the file, if it is of the requested version, as one request."""
+        """Open the file as one request, if it has the requested version."""
         with Sent(Asked.to_read(request), self.traffic) as sent:
             try:
                 descriptor, stat = open_object(self._root, request.key, follow_links=self._follow_links)
@@ -162,7 +162,7 @@ class LocalStore:
         except OSError:
             if _is_folder(entry):
                 return ObjectStat(f"{key}/", 0, 0, "")
-            # A dangling or forbidden link, or a file deleted since: it is listed, and reading it raises.
+            # A dangling or forbidden link, or a file deleted since: list it, and let a read raise.
             return ObjectStat(key, 0, 0, "gone", "a link that cannot be followed" if entry.is_symlink() else "")
         if not (is_link or S_ISREG(stat.st_mode)):
             # Folders, and pipes, sockets and devices, which must not be opened.
@@ -172,7 +172,7 @@ class LocalStore:
 
 
 def _is_folder(entry: "os.DirEntry[str]") -> bool:
-    """Whether an entry without a status is a folder: where names may be listed, their status may still be denied."""
+    """Return whether an entry without a status is a folder: a listing may be allowed where a status is denied."""
     try:
         return entry.is_dir(follow_symlinks=False)
     except OSError:
@@ -180,7 +180,7 @@ def _is_folder(entry: "os.DirEntry[str]") -> bool:
 
 
 def _leads_to_file(entry: "os.DirEntry[str]") -> bool:
-    """Whether a link leads to a file, and so not to a folder."""
+    """Return whether a link leads to a file, not a folder."""
     try:
         return entry.is_file()
     except OSError:

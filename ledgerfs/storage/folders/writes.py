@@ -1,6 +1,6 @@
-"""Writing to a local folder: under another name until the file is whole, then linked to its own name, which fails if that exists.
+"""Write to a local folder: under a temporary name, then link the complete file to its name, which fails if that exists.
 
-A file that exists with the same bytes counts as written, as in S3: most likely an earlier, interrupted run wrote it.
+An existing file with the same bytes counts as written, as in S3: probably an earlier, interrupted run wrote it.
 """
 
 import errno
@@ -28,12 +28,12 @@ _log = logging.getLogger("ledgerfs.store")
 _PART_NAME = re.compile(r"\.(?P<key>.+)\.[0-9a-f]{32}\.part\Z", re.ASCII)
 _PIECE = 1 << 20
 _SHARED, _PRIVATE = 0o666, 0o600
-"""Modes of files: the first is what the process's mask leaves of it."""
+"""Modes of files; the process's umask applies to the first."""
 _CANNOT_LINK = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
 
 
 def is_part(name: str) -> bool:
-    """Whether a file is a part, which is not an object yet."""
+    """Return whether a file is an unfinished part, not yet an object."""
     return _PART_NAME.match(name) is not None
 
 
@@ -53,7 +53,7 @@ class LocalWrites:
         self._mode = _PRIVATE if is_private else _SHARED
 
     def make_folder(self) -> None:
-        """Make the folder, but not its parents."""
+        """Create the folder, but not its parents."""
         try:
             Path(self._root).mkdir(exist_ok=True)
         except FileNotFoundError as error:
@@ -64,7 +64,7 @@ class LocalWrites:
             raise translate(error, self._root) from error
 
     def begin_upload(self, key: str, metadata: Mapping[str, str], part_size: int) -> "LocalUpload":  # noqa: ARG002
-        """Return an upload, which makes its file at the first write."""
+        """Return an upload, which creates its file with the first write."""
         return LocalUpload(self._root, key, self._traffic, self._mode)
 
     def put(self, key: str, data: bytes, metadata: Mapping[str, str]) -> ObjectStat:  # noqa: ARG002
@@ -86,7 +86,7 @@ class LocalWrites:
         raise UnsupportedWriteError("a folder keeps no user metadata", key=stat.key)
 
     def unfinished_uploads(self) -> Iterator[UnfinishedUpload]:
-        """Yield the parts of files that are being written, or whose writer ended before they were whole."""
+        """Yield the parts of unfinished files, of running and of dead writers."""
         try:
             with Sent(Asked("LIST", self._root), self._traffic), os.scandir(self._root) as entries:
                 for entry in entries:
@@ -96,7 +96,7 @@ class LocalWrites:
                     try:
                         written_ms = entry.stat(follow_symlinks=False).st_mtime_ns // 1_000_000
                     except FileNotFoundError:
-                        # Its writer has finished it, or given it up.
+                        # Its writer has finished or aborted it.
                         continue
                     yield UnfinishedUpload(match["key"], entry.name, written_ms)
         except OSError as error:
@@ -152,11 +152,11 @@ class LocalUpload:
             raise translate(error, self._key, self._begin) from error
 
     def end_part(self) -> None:
-        """Note where the next part begins."""
+        """Record the start of the next part."""
         self._begin = self._sent
 
     def complete(self) -> ObjectStat:
-        """Sync the file to the disk, then give it its name, and sync the folder."""
+        """Sync the file, link it to its name, and sync the folder."""
         try:
             with Sent(Asked("PUT", self._key, 0, self._sent), self._traffic):
                 return self._link()
@@ -174,7 +174,7 @@ class LocalUpload:
             _log.warning("%s stays, until `ledgerfs repair` removes it: %s", self._part, error)
 
     def _created(self) -> int:
-        """Return a descriptor of the new part; the folders of a key are made, and never links of that name followed."""
+        """Create the part and the folders of its key; return a descriptor. Does not follow links."""
         path = Path(self._root)
         for folder in self._key.split("/")[:-1]:
             path /= folder
@@ -202,14 +202,14 @@ class LocalUpload:
         return stat_of_file(self._key, stat)
 
     def _rename(self) -> os.stat_result:
-        """Rename, on file systems without links: two writers at once may both succeed, and the later file stays."""
+        """Rename the part, on file systems without links: two concurrent writers may both succeed, and the later file wins."""
         if os.path.lexists(self._path):
             return self._same()
         self._part.rename(self._path)
         return self._path.lstat()
 
     def _same(self) -> os.stat_result:
-        """Return the file that is there if it has the same bytes; raises `FileExistsError` otherwise."""
+        """Return the existing file if it has the same bytes; raises `FileExistsError` otherwise."""
         other = FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self._path))
         try:
             opened, stat = open_object(str(self._path.parent), self._path.name, follow_links=False)
@@ -219,7 +219,7 @@ class LocalUpload:
         with os.fdopen(opened, "rb", buffering=0) as there, self._part.open("rb", buffering=0) as part:
             if stat.st_size != self._sent or not _is_same(there, part):
                 raise other
-            # Its writer may have been killed before it was on the disk.
+            # Its writer may have been killed before it synced the file.
             os.fsync(there.fileno())
         return stat
 
@@ -237,7 +237,7 @@ def _is_same(one: BinaryIO, other: BinaryIO) -> bool:
 
 
 def _sync_folder(folder: Path) -> None:
-    # Some file systems cannot sync a folder; the file itself is on the disk.
+    # Some file systems cannot sync a folder; the file itself is synced.
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

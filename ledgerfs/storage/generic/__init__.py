@@ -1,1 +1,1 @@
-"""Any filesystem of fsspec as an object store."""
+"""Use any fsspec filesystem as an object store."""

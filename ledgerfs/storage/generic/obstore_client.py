@@ -1,7 +1,7 @@
-"""obstore's client for the bucket of a filesystem of gcsfs or adlfs, and reads of one version through it.
+"""obstore's client for a bucket of gcsfs or adlfs, for reads of one version.
 
-A version is a generation of Google's, an ETag of Azure's. Where obstore lacks an option, or is not installed, the filesystem reads by
-itself, which cannot name a version; a debug line says why.
+A version is a generation (Google) or an ETag (Azure). If obstore lacks an option or is not installed, the filesystem reads without a
+version; a debug line contains the reason.
 """
 
 import logging
@@ -30,16 +30,16 @@ _GOOGLE, _AZURE = ("gcsfs.core", "GCSFileSystem"), ("adlfs.spec", "AzureBlobFile
 
 @dataclass(frozen=True, slots=True)
 class CloudClient:
-    """A client of one bucket, and the prefix of the keys in it; ``has_generations`` if that is what a version is."""
+    """A client of one bucket, and the prefix of its keys; with ``has_generations``, versions are generations."""
 
     store: "GCSStore | AzureStore"
     prefix: str
     has_generations: bool
 
     def get(self, request: ReadRequest, sent: Sent, head: Callable[[], object]) -> memoryview:
-        """Read the bytes of a request, of its version if it names one; raises as `error_of`.
+        """Read the bytes of a request, of its version if it has one; raises as `error_of`.
 
-        ``head`` asks for the object: an old generation is missing, and any ETag is a wrong one, whether there is another object or not.
+        After a failed condition, ``head`` shows whether the object was replaced or deleted, which the store's answer does not.
         """
         condition: GetOptions = {}
         if request.version and self.has_generations:
@@ -56,14 +56,14 @@ class CloudClient:
 
 
 def cloud_client(handle: FsspecHandle, root: str) -> CloudClient | None:
-    """Return a client for the folder ``root``; None where the filesystem has to read."""
+    """Return a client for the folder ``root``; None if the filesystem must read."""
     make = next((made for kind, made in _MAKERS.items() if handle.is_kind(*kind)), None)
     if make is None or not is_usable():
         return None
     bucket, _, prefix = root.partition("/")
     try:
         store = make(handle.fs, bucket)
-    except Exception as error:  # noqa: BLE001  (of obstore's constructors and of attributes that another version has under other names)
+    except Exception as error:  # noqa: BLE001  (obstore's constructors, or attributes with other names in other versions)
         _log.debug("%s is read through %s and not through obstore: %s", root, handle.cls.__name__, error)
         return None
     return CloudClient(store, f"{prefix}/" if prefix else "", handle.is_kind(*_GOOGLE))

@@ -1,8 +1,7 @@
-"""Any fsspec filesystem as an object store: Google Cloud Storage, Azure, memory, SFTP, a cache in front of another one.
+"""Use any fsspec filesystem as an object store: Google Cloud Storage, Azure, memory, SFTP, a cache in front of another one.
 
-fsspec has no argument for the version of a read. In Google's and Azure's stores bytes come through obstore, which has one; elsewhere the
-version is compared when a read is too short, and by the caller when the bytes contradict themselves. A try cannot be interrupted: its
-time-out is up to the filesystem.
+fsspec has no argument for the version of a read. For Google and Azure, obstore reads with a version; elsewhere this store compares the
+version if a read is too short, and the caller if the bytes are inconsistent. A try cannot be interrupted; the filesystem sets its time-out.
 """
 
 import logging
@@ -45,7 +44,7 @@ _METADATA_KEYS = ("metadata", "Metadata")
 
 
 class FsspecStore:
-    """A folder of a filesystem that fsspec knows."""
+    """A folder of any fsspec filesystem."""
 
     __slots__ = ("_cloud", "_handle", "_has_answered", "_in_memory", "_may_use_obstore", "_root", "traffic")
 
@@ -77,13 +76,13 @@ class FsspecStore:
         return FsspecWrites(self._handle, self._root, self.traffic)
 
     def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
-        """Yield the filesystem's own listing, without its cache; fsspec lists whole folders."""
+        """Yield the filesystem's listing, without its cache; fsspec lists whole folders."""
         items = self._ask(Asked("LIST", self.url), lambda _: self._listed())
         found = {stat.key: stat for stat in map(self._sized, items) if stat.key.startswith(prefix)}
         yield list(found.values())
 
     def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
-        """Yield the filesystem's own listing of everything below a folder, else of one folder after the other."""
+        """Yield the filesystem's listing of everything below a folder, or list folder by folder."""
         if not has_own_find(self._handle.fs):
             yield from self._walked(folder)
             return
@@ -96,7 +95,7 @@ class FsspecStore:
         yield [replace(self._sized(info), key=folder + below) for below, info in found if below]
 
     def _walked(self, folder: str) -> Iterator[list[ObjectStat]]:
-        """List folder by folder: fsspec's own walk leaves out, without a word, those that it may not or cannot list."""
+        """List folder by folder; fsspec's own walk silently omits folders that it cannot list."""
         waiting = [folder]
         while waiting:
             key = waiting.pop()
@@ -112,7 +111,7 @@ class FsspecStore:
             yield [stat for stat in found if not stat.key.endswith("/")] if found else [ObjectStat(key, 0, 0, "")]
 
     def head(self, key: str) -> ObjectHead:
-        """Ask for one object's information."""
+        """Request one object's information."""
         info = self._info(key, self._path(key))
         metadata = next((info[name] for name in _METADATA_KEYS if isinstance(info.get(name), Mapping)), None)
         return ObjectHead(replace(stat_of_info({**info, "name": key}), key=key), metadata)
@@ -131,16 +130,16 @@ class FsspecStore:
         return self._ask(Asked.to_read(request), lambda sent: self._cat(request, sent))
 
     def send(self, request: ReadRequest, descriptor: int) -> None:
-        """Read, and write what was read."""
+        """Read into memory, then write to the descriptor."""
         write_all(descriptor, self.read(request))
 
     def read_many(self, requests: Iterable[ReadRequest]) -> Iterator[bytes | LedgerfsError]:
-        """Read in threads, even with asynchronous filesystems, since some of them wrap a synchronous one."""
+        """Read in threads, even for asynchronous filesystems, since some wrap a synchronous one."""
         outcome = partial(outcome_of, self.read)
         return map(outcome, requests) if self._in_memory else ordered_map(outcome, requests, _THREADS, "ledgerfs-read")
 
     def _sized(self, info: Mapping[str, Any]) -> ObjectStat:
-        """Return the listed object; if the listing has no sizes (HTTP), with a request for the object itself."""
+        """Return the listed object; request its size if the listing has none (HTTP)."""
         if info.get("type") == "directory" or info.get("size") is not None:
             return stat_of_info(info)
         single = self._info(str(info["name"]), info["name"])
@@ -151,7 +150,7 @@ class FsspecStore:
         return stat_of_info({**info, **single, "name": info["name"]})
 
     def _ask(self, asked: Asked, exchange: Callable[[Sent], Result]) -> Result:
-        """Make one request, with the retries of `retries`; all errors are ours."""
+        """Make one request with the retries of `retries`; raises only our errors."""
         tries = Tries(asked.size, is_first_contact=not self._has_answered)
 
         def attempt() -> Result:
@@ -177,7 +176,7 @@ class FsspecStore:
         return items
 
     def _is_empty_prefix(self) -> bool:
-        """Whether this is a prefix without objects in a bucket that exists: Google's and Azure's stores have no folders."""
+        """Return whether this is an empty prefix in an existing bucket, since Google's and Azure's stores have no folders."""
         bucket, slash, _ = self._root.partition("/")
         is_flat = any(self._handle.is_kind(*kind) for kind in _WITHOUT_FOLDERS)
         return bool(slash) and is_flat and bool(self._handle.fs.exists(bucket))
@@ -187,18 +186,18 @@ class FsspecStore:
         return self._ask(Asked("LIST", key), lambda _: self._children(path))
 
     def _children(self, path: str) -> list[dict[str, Any]]:
-        """Return what is directly in a folder; nothing for what is none by now."""
+        """Return the items directly in a folder; none if it is no longer a folder."""
         fs = self._handle.fs
         fs.invalidate_cache(path)
         try:
             items: list[dict[str, Any]] = fs.ls(path, detail=True)
         except NotADirectoryError:
             return []
-        # Some list the folder itself.
+        # Some filesystems list the folder itself.
         return [item for item in items if item["name"].strip("/") != path.strip("/")]
 
     def _found(self, path: str) -> list[tuple[str, dict[str, Any]]]:
-        """Return the objects below a path, each with its own path from there."""
+        """Return the objects below a path, each with its relative path."""
         fs = self._handle.fs
         fs.invalidate_cache(path)
         items: dict[str, dict[str, Any]] = fs.find(path, detail=True)
@@ -217,7 +216,7 @@ class FsspecStore:
         except UnexplainedError as error:
             self.traffic.count(requests=1, retries=1, bytes_asked=request.end - request.start)
             body = self._cat_by_fsspec(request, sent)
-            # Only here is it sure that obstore failed, and not the store.
+            # The filesystem succeeded, so obstore failed and not the store.
             _log.debug("%s is read through fsspec and not through obstore: %s", self.url, error)
             self._may_use_obstore = False
             return body
@@ -227,7 +226,7 @@ class FsspecStore:
             raise
 
     def _cloud_client(self) -> CloudClient | None:
-        """Return obstore's client, which is made once in each process."""
+        """Return obstore's client, created once in each process."""
         if not self._may_use_obstore or not is_usable():
             return None
         if self._cloud is None:
@@ -259,9 +258,9 @@ class FsspecStore:
 
 
 def has_own_find(fs: AbstractFileSystem) -> bool:
-    """Return whether it does; of one that hands on to another, whether that one does."""
+    """Return whether a filesystem has its own ``find``; for a wrapper, whether the wrapped one has."""
     while isinstance(inner := getattr(fs, "fs", None), AbstractFileSystem):
         fs = inner
     if isinstance(fs, AsyncFileSystem):
-        return type(fs)._find is not AsyncFileSystem._find  # noqa: SLF001  (fsspec's word for what a store implements)
+        return type(fs)._find is not AsyncFileSystem._find  # noqa: SLF001  (the method that filesystems override)
     return type(fs).find is not AbstractFileSystem.find

@@ -1,7 +1,7 @@
-"""Writing to any filesystem of fsspec: one upload from the first byte to the last, as each filesystem does it.
+"""Write to any fsspec filesystem, through a file that is open from the first byte to the last.
 
-fsspec cannot create an object only if it does not exist: so that is checked before the upload and, if the object appears only when its file
-is closed, once more then. A half-written object may be listed until it is removed; without an index a data object is no ledger.
+fsspec cannot create an object only if it does not exist. So an upload checks this first and, if the object appears only when its file is
+closed, again then. Listings may show a half-written object until it is removed; without an index object it is not a ledger.
 """
 
 import logging
@@ -22,7 +22,7 @@ from ledgerfs.storage.traffic import Traffic
 _log = logging.getLogger("ledgerfs.store")
 
 _WITH_METADATA = (("gcsfs.core", "GCSFileSystem"), ("adlfs.spec", "AzureBlobFileSystem"))
-"""Filesystems with an option ``metadata``, for the user metadata of an object that is written."""
+"""Filesystems with an option ``metadata`` for the user metadata of a new object."""
 
 
 class FsspecWrites:
@@ -41,7 +41,7 @@ class FsspecWrites:
         self.keeps_metadata = any(handle.is_kind(*kind) for kind in _WITH_METADATA)
 
     def make_folder(self) -> None:
-        """Make the folder if it does not exist; not in object stores, whose top folders are buckets."""
+        """Create the folder if it does not exist; not in object stores, whose top folders are buckets."""
         if self.keeps_metadata:
             return
         try:
@@ -85,7 +85,7 @@ class FsspecWrites:
             raise translate(error, key) from error
 
     def set_metadata(self, stat: ObjectStat, metadata: Mapping[str, str]) -> None:  # noqa: ARG002
-        """Refuse: fsspec cannot do it."""
+        """Refuse: fsspec does not support it."""
         raise UnsupportedWriteError("ledgerfs cannot change user metadata in this store", key=stat.key)
 
     def unfinished_uploads(self) -> Iterator[UnfinishedUpload]:
@@ -93,12 +93,12 @@ class FsspecWrites:
         return iter(())
 
     def end_unfinished(self, upload: UnfinishedUpload) -> None:
-        """Refuse: no unfinished upload is known."""
+        """Refuse: fsspec does not list unfinished uploads."""
         raise UnsupportedWriteError("unfinished uploads of this store are unknown", key=upload.key)
 
 
 class FsspecUpload:
-    """`Upload` through one file that is open for writing; ``is_hidden`` if the object appears only when that is closed."""
+    """`Upload` through one open file; with ``is_hidden``, the object appears only when the file is closed."""
 
     __slots__ = ("_file", "_fs", "_is_hidden", "_key", "_options", "_part", "_path", "_sent", "_traffic")
 
@@ -128,7 +128,7 @@ class FsspecUpload:
         return self._file is not None
 
     def is_gone(self) -> bool:
-        """Whether the store says that the object does not exist."""
+        """Return whether the store reports that the object does not exist."""
         try:
             self._head()
         except ObjectNotFoundError:
@@ -138,11 +138,11 @@ class FsspecUpload:
         return False
 
     def write(self, data: Buffer) -> None:
-        """Keep bytes until the part ends."""
+        """Buffer bytes until the part ends."""
         self._part += data
 
     def replace_front(self, data: bytes) -> None:
-        """Change the part's first bytes."""
+        """Overwrite the part's first bytes."""
         self._part[: len(data)] = data
 
     def end_part(self) -> None:
@@ -168,7 +168,7 @@ class FsspecUpload:
             if self._is_hidden:
                 self._require_absent()
             self._file.close()
-            # Not before: an object that shows after a refusal may be that of another writer.
+            # Not before: an object that appears after a refusal may be another writer's.
             self._is_hidden = False
             stat = self._head().stat
         except Exception as error:
@@ -184,7 +184,7 @@ class FsspecUpload:
         file, self._file = self._file, None
         if file is None:
             return
-        with suppress(Exception):  # many filesystems cannot discard a file, and each raises another error
+        with suppress(Exception):  # many filesystems cannot discard a file; their errors differ
             file.discard()
         with suppress(Exception):
             file.closed = True
@@ -196,11 +196,11 @@ class FsspecUpload:
                 self._fs.rm_file(self._path)
         except FileNotFoundError:
             return
-        except Exception as error:  # noqa: BLE001  (filesystems raise anything)
+        except Exception as error:  # noqa: BLE001  (filesystems may raise any error)
             _log.warning("%s: half of it may stay: %s", self._key, translate(error, self._key))
 
     def _has_index(self) -> bool:
-        """Whether another writer has added the index of this data object meanwhile."""
+        """Return whether another writer has added the index of this data object meanwhile."""
         self._fs.invalidate_cache(self._path.rpartition("/")[0])
         return bool(self._fs.exists(f"{self._path}-index"))
 

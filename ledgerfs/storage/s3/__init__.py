@@ -1,1 +1,1 @@
-"""S3-speaking stores, at the level of their requests."""
+"""S3-compatible stores, at the level of requests."""

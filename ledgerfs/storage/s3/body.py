@@ -16,7 +16,7 @@ _PIECE = 1 << 20
 
 
 def check_answer(answer: Mapping[str, Any], request: ReadRequest) -> None:
-    """Check by the headers that a body has the requested bytes, before any of it is read.
+    """Check by the headers, before the body is read, that it has the requested bytes.
 
     Raises `StaleObjectError`, `WrongBodyError`, and `StoreError` for an object that ends before the requested bytes.
     """
@@ -31,7 +31,7 @@ def check_answer(answer: Mapping[str, Any], request: ReadRequest) -> None:
 
 def _check_range(content_range: str | None, request: ReadRequest) -> None:
     if content_range is None:
-        # The whole object, which may be what was requested: that is so if the lengths are equal.
+        # The whole object; the length check shows whether the request was for all of it.
         if request.start > 0:
             raise _ignored(request, "the whole object")
         return
@@ -64,10 +64,9 @@ async def read_body(body: Any, request: ReadRequest, sent: Sent, silence: Silenc
 
 
 class StoredChecksum:
-    """The comparisons with the checksum that a store keeps of an object, in the tries of one read; botocore makes them.
+    """The checksum failures of one read's tries; botocore compares each body with the store's checksum.
 
-    A bit that flipped on the way will not flip again, so the body is requested again. If it is wrong twice in the same way, the store has
-    it so, and no retry helps.
+    After a transmission error a retry succeeds. If two tries fail with the same checksums, the stored bytes are wrong and no retry helps.
     """
 
     __slots__ = ("_last", "_request")
@@ -78,16 +77,16 @@ class StoredChecksum:
 
     @contextmanager
     def compared(self, answer: Mapping[str, Any]) -> Iterator[None]:
-        """Read the body of an answer in this context; raises our error for a body that is wrong in the same way as the last one.
+        """Read the body of an answer in this context; raises our error if it fails with the same checksums as the last one.
 
-        That is `CorruptObjectError` for a whole object. For a part it is `StoreError`, since some stores send the whole object's checksum.
+        Raises `CorruptObjectError` for a whole object, and `StoreError` for a part, since some stores send the whole object's checksum.
         """
         try:
             yield
         except Exception as error:
             if "FlexibleChecksumError" not in names_of(error):
                 raise
-            # The error's text has the checksum that was sent and that of the bytes.
+            # The error's text contains the sent and the computed checksum.
             found = str(error)
             if found == self._last:
                 raise self._same_again(answer) from error

@@ -1,7 +1,7 @@
-"""Credentials that end while a process runs: before a refusal is final, they are resolved once more.
+"""Renew credentials that expire while a process runs, once before a refusal is final.
 
-A session token lasts for hours, a mount or a stream for weeks. What issues the next token (a rewritten file, a web identity, a
-`credential_process`) is asked when a new session of the client is made.
+A session token lasts for hours, a mount or a stream for weeks. A new session of the client gets the next token from its source (a
+rewritten file, a web identity, a `credential_process`).
 """
 
 import asyncio
@@ -15,16 +15,16 @@ from ledgerfs.storage.failures import may_be_credentials
 Result = TypeVar("Result")
 
 _SECONDS_BETWEEN = 5.0
-"""Many requests are refused at a time: of these one renews, and if the new credentials are refused, too, the refusal is final."""
+"""Least time between renewals: one of many refused requests renews; if the store refuses the new credentials too, that is final."""
 
 
 class CredentialsRenewal:
-    """Tries refused requests once more with new credentials. For tasks of one event loop.
+    """Retry refused requests once with new credentials. For tasks of one event loop.
 
     Parameters
     ----------
     renew
-        Has all clients of the store resolve their credentials again.
+        Makes all clients of the store resolve their credentials again.
 
     """
 
@@ -33,13 +33,13 @@ class CredentialsRenewal:
     def __init__(self, renew: Callable[[], Awaitable[None]], clock: Callable[[], float] = time.monotonic) -> None:
         self._renew = renew
         self._clock = clock
-        # A forked child has another loop, and must not wait for its parent.
+        # A forked child has its own loop, and must not wait for its parent.
         self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         self._count = 0
         self._last: float | None = None
 
     async def tried(self, attempt: Callable[[], Awaitable[Result]]) -> Result:
-        """Return what ``attempt`` does; call it again if its credentials were refused and there may be newer ones."""
+        """Return the result of ``attempt``; call it again if the store refused its credentials and newer ones may exist."""
         count = self._count
         try:
             return await attempt()
@@ -49,7 +49,7 @@ class CredentialsRenewal:
         return await attempt()
 
     async def _is_renewed_since(self, count: int) -> bool:
-        """Renew, unless another request has done so since ``count``; return whether the credentials are newer ones."""
+        """Renew, unless another request has done so since ``count``; return whether the credentials are newer."""
         async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             if self._count != count:
                 return True

@@ -1,6 +1,6 @@
-"""Listings with control characters, which XML cannot express in a key and some stores send all the same.
+"""Replace control characters in listings by U+FFFD.
 
-One such key would make the whole bucket unreadable. The characters become U+FFFD; no object of Pulsar has one.
+Some stores send them in keys, although XML does not allow them; one such key would make the whole bucket unreadable. Pulsar's have none.
 """
 
 import re
@@ -15,12 +15,12 @@ _EVENT = "before-parse.s3.ListObjectsV2"
 
 
 def accept_control_characters(client: Any) -> None:  # noqa: ANN401  (botocore is not typed)
-    """Have a client replace control characters in the answers to its listings; once for each client, however often it is called."""
+    """Make a client replace control characters in its listings; a second call for the same client has no effect."""
     client.meta.events.register_last(_EVENT, _replace, unique_id="ledgerfs-listing-characters")
 
 
 def _replace(response_dict: dict[str, Any], **_: object) -> None:
     body = response_dict["body"]
     if _LISTING in body[:1024] and _ILLEGAL.search(body):
-        # botocore has made 500 of the status, since the body could not be parsed.
+        # botocore has set the status to 500, since it could not parse the body.
         response_dict.update(status_code=200, body=_ILLEGAL.sub(_REPLACEMENT, body))

@@ -1,7 +1,7 @@
-"""obstore's client for one bucket, made from what s3fs's client has made of the user's options, and the limits of that.
+"""obstore's client for one bucket, configured like s3fs's client.
 
-Everything is taken from the client of s3fs: the address of the bucket (style, region, endpoint), credentials, proxy, certificates, and the
-arguments that s3fs adds to a GET. Where obstore lacks one of them, s3fs's client is used for all reads, and a debug line says why.
+Copies from s3fs's client the address of the bucket (style, region, endpoint), credentials, proxy, certificates, and the arguments that s3fs
+adds to a GET. If obstore does not support one of them, s3fs's client makes all reads; a debug line contains the reason.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _ONLY_AIOHTTP = frozenset({"connector_args", "http_session_cls"})
 
 
 class ObstoreClient:
-    """The client of one bucket, made on first use in an event loop; None where obstore cannot be used."""
+    """The client of one bucket, created on first use in an event loop; None if obstore cannot be used."""
 
     __slots__ = ("_bucket", "_client", "_is_given_up", "_options")
 
@@ -42,7 +42,7 @@ class ObstoreClient:
         self._is_given_up = False
 
     async def of(self, fs: Any) -> "S3Store | None":  # noqa: ANN401  (s3fs is not typed)
-        """Return the client, if obstore supports all that the filesystem has."""
+        """Return the client, or None if obstore does not support all options of the filesystem."""
         if self._is_given_up or not is_usable():
             return None
         if self._client is None:
@@ -53,20 +53,20 @@ class ObstoreClient:
         return self._client
 
     def give_up(self, reason: str) -> None:
-        """Leave all reads to s3fs's client, until `forget`."""
+        """Use s3fs's client for all reads, until `forget`."""
         self._is_given_up = True
         _log.debug("%s is read through s3fs and not through obstore: %s", self._bucket, reason)
 
     def forget(self) -> None:
-        """Drop the client, so that the next one is made with the options and credentials of then."""
+        """Drop the client, so that the next use creates one with current options and credentials."""
         self._client, self._is_given_up = None, False
 
 
 async def get(client: "S3Store", key: str, request: ReadRequest, sent: "Sent", *, is_matched: bool) -> memoryview:
     """Read the bytes of a request from the object ``key``; with ``is_matched`` only of its version. Raises as `error_of`.
 
-    A thread does it, with one wait for the header and one for the body, for half of the processor time that tasks would take. When this is
-    cancelled, the thread goes on until the store sends something, or nothing for the client's time-out.
+    Reads in a thread, which waits once for the header and once for the body: half the processor time of tasks. After a cancellation, the
+    thread continues until the store sends something or the client's time-out ends.
     """
     reading: list[ReadRequest] = [request]
     condition: GetOptions = {"if_match": request.version} if is_matched else {}
@@ -88,9 +88,9 @@ async def _make_client(fs: Any, bucket: str, options: dict[str, Any]) -> "S3Stor
         "client_config": client.meta.config,
         "auth_type": operation.auth_type,
     }
-    # Not from a presigned URL, which has another address.
+    # A presigned URL may have another address.
     url, _, _ = await client._resolve_endpoint_ruleset(operation, params, context)  # noqa: SLF001
-    session = client._endpoint.http_session  # noqa: SLF001  (what came of proxies and certificates is nowhere else)
+    session = client._endpoint.http_session  # noqa: SLF001  (only here are resolved proxies and certificates)
     if lacking := _lacking(client, session, url, arguments, options):
         raise UnexplainedError(lacking)
     from obstore.store import S3Store
@@ -99,7 +99,7 @@ async def _make_client(fs: Any, bucket: str, options: dict[str, Any]) -> "S3Stor
     endpoint = url.removesuffix(f"/{bucket}") if is_path_style else url
     region = client.meta.region_name
     config: S3Config = {
-        # The environment has other words for some of these, which would count as well.
+        # Set both names, since obstore also reads the other one from the environment.
         "endpoint": endpoint,
         "aws_endpoint_url_s3": endpoint,
         "virtual_hosted_style_request": not is_path_style,
@@ -128,7 +128,7 @@ async def _make_client(fs: Any, bucket: str, options: dict[str, Any]) -> "S3Stor
 
 
 def _lacking(client: Any, session: Any, url: str, arguments: dict[str, Any], options: dict[str, Any]) -> str:  # noqa: ANN401
-    """Return what obstore lacks of the options; empty if it lacks nothing."""
+    """Return the options that obstore does not support, as text; empty if it supports all."""
     from botocore import UNSIGNED
     from botocore.utils import get_environ_proxies
 
@@ -167,7 +167,7 @@ def _transport(client: Any, session: Any, url: str) -> "ClientConfig":  # noqa: 
 
 
 class _Credentials:
-    """The credentials of s3fs's client: key, secret and token of one moment, which botocore renews before they end."""
+    """The current credentials of s3fs's client: key, secret and token, which botocore renews before they expire."""
 
     __slots__ = ("_client", "_loop")
 
@@ -176,7 +176,7 @@ class _Credentials:
         self._loop = loop
 
     def __call__(self) -> "S3Credential":
-        credentials = self._client._request_signer._credentials  # noqa: SLF001  (there is no public way to them)
+        credentials = self._client._request_signer._credentials  # noqa: SLF001  (no public API)
         frozen = asyncio.run_coroutine_threadsafe(credentials.get_frozen_credentials(), self._loop).result()
         ends = getattr(credentials, "_expiry_time", None)
         return {

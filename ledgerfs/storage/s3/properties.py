@@ -1,7 +1,7 @@
-"""The properties of an S3 object besides its bytes and user metadata, and how they survive when the object is copied onto itself.
+"""Preserve the properties of an S3 object (other than bytes and user metadata) when it is copied onto itself.
 
-S3 changes user metadata only by a copy, and a copy has only the other properties that its request names: otherwise it has the bucket's
-default encryption, no content type and, if copied in parts, no tags. An object with a property that no request can name is not copied.
+S3 changes user metadata only by a copy, and a copy has only the properties that its request names: otherwise the bucket's default
+encryption, no content type and, if copied in parts, no tags. An object with a property that a request cannot set is not copied.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ _CARRIED = (
     "StorageClass",
     "WebsiteRedirectLocation",
 )
-"""By botocore's names, which are the same in the answer to a HEAD and in a request to copy."""
+"""Properties by botocore's names, which are equal in the answer to a HEAD and in a copy request."""
 
 _UNKNOWN_TO_STORE = frozenset({"NotImplemented", "XNotImplemented"})
 
@@ -41,9 +41,9 @@ class S3Properties:
     Attributes
     ----------
     headers
-        Arguments of a request for an object with the same encryption, storage class and headers.
+        Request arguments that give an object the same encryption, storage class and headers.
     tags
-        Names and values, as botocore has them.
+        Names and values, in botocore's form.
 
     """
 
@@ -52,11 +52,11 @@ class S3Properties:
 
     @property
     def tagging(self) -> dict[str, str]:
-        """Arguments of a request for an object with the same tags."""
+        """Request arguments that give an object the same tags."""
         return {"Tagging": urlencode(self.tags)} if self.tags else {}
 
     def missing_in(self, other: "S3Properties") -> list[str]:
-        """Return the names of the properties that another object lacks, or that differ there."""
+        """Return the names of properties that another object lacks or has with other values."""
         # The bucket key only makes requests cheaper.
         told = self.headers.items() - {("BucketKeyEnabled", True)}
         names = sorted(name for name, value in told if other.headers.get(name) != value)
@@ -64,9 +64,9 @@ class S3Properties:
 
 
 def read_properties(store: "S3Store", key: str, version: str) -> S3Properties:
-    """Ask for the properties of an object of version ``version`` (``""``: any), with a HEAD and a GET of its tags.
+    """Request the properties of an object of version ``version`` (``""``: any), with a HEAD and a GET of its tags.
 
-    Raises `UnsupportedWriteError` if a copy would lose something, `AccessDeniedError` if reading its tags is not allowed, and
+    Raises `UnsupportedWriteError` if a copy would lose properties, `AccessDeniedError` if the store refuses to return the tags, and
     `StaleObjectError` for another version.
     """
     match: dict[str, Any] = {"IfMatch": version} if version else {}

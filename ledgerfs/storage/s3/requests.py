@@ -1,7 +1,7 @@
-"""The requests for writing to S3-speaking stores, and how to create an object only if it does not exist.
+"""Requests that write to S3-compatible stores, and create an object only if it does not exist.
 
-With ``If-None-Match: *`` the store itself refuses the second of two writers. Some stores do not support it, and not all of those say so; so
-the object is asked for before, too (`require_absent`), and once more when an answer leaves it open whether it was written.
+With ``If-None-Match: *`` the store refuses the second of two writers. Some stores do not support it, and some of those ignore it silently.
+So writers send a HEAD before (`require_absent`), and again if an answer does not show whether the object was written.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ _UNKNOWN_CONDITION = frozenset({"NotImplemented", "InvalidArgument", "Unsupporte
 def create(store: "S3Store", asked: Asked, operation: str, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401
     """Make a request that creates an object if it does not exist; raises `ObjectExistsError` if it does.
 
-    The caller has called `require_absent` before.
+    Call `require_absent` first.
     """
     try:
         return store.request(asked, operation, IfNoneMatch="*", **arguments)
@@ -44,12 +44,12 @@ def require_absent(store: "S3Store", key: str) -> None:
 
 
 def exists(key: str) -> ObjectExistsError:
-    """Return the error for an object that exists already."""
+    """Return the error for an object that already exists."""
     return ObjectExistsError("the object exists already; it is not overwritten", key=key)
 
 
 def etag_of_parts(etags: list[str]) -> str | None:
-    """Return the ETag of an object made of parts with these ETags; None if they are not digests (encryption by key)."""
+    """Return the ETag of an object made of parts with these ETags; None if they are not digests (as with encryption by key)."""
     digests = [etag.strip('"') for etag in etags]
     try:
         joined = b"".join(bytes.fromhex(digest) for digest in digests)
@@ -61,6 +61,6 @@ def etag_of_parts(etags: list[str]) -> str | None:
 
 
 def is_unknown_condition(error: LedgerfsError) -> bool:
-    """Whether a store refused a request because it does not support the condition in it."""
+    """Return whether a store refused a request because it does not support its condition."""
     cause = error.__cause__ or error
     return status_of(cause) == 501 or code_of(cause) in _UNKNOWN_CONDITION

@@ -1,9 +1,8 @@
-"""S3: the bytes of objects through obstore, all other requests through the client of s3fs.
+"""S3: bytes of objects through obstore, all other requests through the client of s3fs.
 
-Credentials, endpoints, options of requests and the event loop are those of s3fs; failed requests are handled here. s3fs itself cannot ask
-for one version of an object (``If-Match``), keeps every listing for ever, and has its own retries around those of botocore, so its client
-is used at the level of requests. That client also reads what obstore cannot (`ledgerfs.storage.s3.obstore_client`), and compares the
-checksums that stores keep, which obstore does not (``is_checked``).
+Uses the credentials, endpoints, request options and event loop of s3fs, with own retries. It calls s3fs's client at the level of requests,
+since s3fs cannot request one version of an object (``If-Match``), caches listings forever, and adds its retries to those of botocore. That
+client also reads where obstore cannot (`ledgerfs.storage.s3.obstore_client`), and compares the stores' checksums (``is_checked``).
 """
 
 import asyncio
@@ -36,23 +35,23 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 Exchange = Callable[[Any, Sent, Silence], Awaitable[Result]]
-"""One request with s3fs's filesystem, from sending it to the last byte."""
+"""One request with s3fs's filesystem, from its start to the last byte."""
 
 _ARCHIVES = frozenset({"GLACIER", "DEEP_ARCHIVE"})
 _MAYBE_ARCHIVED = _ARCHIVES | {"INTELLIGENT_TIERING"}
-"""A listing shows this class of objects in Intelligent-Tiering's archive tiers, too."""
+"""Listings show this class also for objects in Intelligent-Tiering's archive tiers."""
 
 
 class S3Store:
-    """A bucket, or a prefix in one, of any S3-speaking store."""
+    """A bucket, or a prefix in one, of any S3-compatible store."""
 
     __slots__ = ("_bucket", "_handle", "_has_answered", "_lacks_if_match", "_obstore", "_prefix", "_renewal", "traffic")
 
     def __init__(self, handle: FsspecHandle, root: str) -> None:
         self._handle = handle
-        # s3fs knows where the name of an access point ends (arn:…:accesspoint/name/prefix).
+        # s3fs splits names of access points correctly (arn:…:accesspoint/name/prefix).
         self._bucket, prefix, _ = handle.fs.split_path(root)
-        # s3fs restores the slash behind the name of an access point as a key.
+        # s3fs returns the slash after the name of an access point as a key.
         self._prefix = f"{prefix.rstrip('/')}/" if prefix.rstrip("/") else ""
         self._has_answered = False
         self._lacks_if_match = False
@@ -71,16 +70,16 @@ class S3Store:
         return without_credentials(f"s3://{self._bucket}/{self._prefix}".rstrip("/"))
 
     def relative(self, name: str) -> str | None:
-        """Return the key of an object by its whole name in the bucket; None for one that is not directly in the opened folder."""
+        """Return the key of an object by its full name in the bucket; None if it is not directly in the opened folder."""
         key = name.removeprefix(self._prefix)
         return key if name.startswith(self._prefix) and key and "/" not in key else None
 
     def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
-        """Yield a page of the listing at a time; keys with a further ``/`` are listed as their folder."""
+        """Yield the listing page by page, with one folder for all keys that have a further ``/``."""
         return self._pages(prefix, "/")
 
     def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
-        """Yield a page of the listing at a time, with the keys of all folders."""
+        """Yield the listing page by page, with the keys of all folders."""
         pages = self._pages(folder, "")
         try:
             first = next(pages, [])
@@ -88,7 +87,7 @@ class S3Store:
             yield [ObjectStat(folder, 0, 0, "", error.reason)]
             return
         yield first
-        # A refusal from here on is an error: half a ledger may be listed, which would look damaged.
+        # From here on a refusal is an error: an incompletely listed ledger would look damaged.
         yield from pages
 
     def _pages(self, prefix: str, delimiter: str) -> Iterator[list[ObjectStat]]:
@@ -103,19 +102,19 @@ class S3Store:
         return each_key_once(fetch, self.url)
 
     def head(self, key: str) -> ObjectHead:
-        """One HEAD: size, ETag, time and user metadata."""
+        """Send one HEAD for size, ETag, time and user metadata."""
         return self._wait_for(self._head(key))
 
     def read(self, request: ReadRequest) -> bytes:
-        """One ranged GET with ``If-Match``, with retries."""
+        """Send one ranged GET with ``If-Match``, with retries."""
         return bytes(self._wait_for(self._read(request)))
 
     def start(self, request: ReadRequest) -> "Future[Buffer]":
-        """Begin the GET; cancelling ends it and closes its connection."""
+        """Begin the GET; cancelling aborts it and closes its connection."""
         return asyncio.run_coroutine_threadsafe(self._read(request), self._handle.fs.loop)
 
     def send(self, request: ReadRequest, descriptor: int) -> None:
-        """Read, and write what was read."""
+        """Read into memory, then write to the descriptor."""
         write_all(descriptor, self._wait_for(self._read(request)))
 
     def read_many(self, requests: Iterable[ReadRequest]) -> Iterator[bytes | LedgerfsError]:
@@ -134,9 +133,9 @@ class S3Store:
         is_wanted: Callable[[], bool] = lambda: True,
         **arguments: Any,  # noqa: ANN401
     ) -> dict[str, Any]:
-        """Make one request that is not a read, by botocore's name for it, with the retries of `retries`, and wait for its answer.
+        """Make one request other than a read, by botocore's name for it, with the retries of `retries`; wait for its answer.
 
-        Raises only our errors; the store's answer is their cause. A request that is not wanted any more is not tried again.
+        Raises only our errors, with the store's answer as their cause. Does not retry once ``is_wanted`` returns false.
         """
 
         async def exchange(fs: Any, _: Sent, __: Silence) -> dict[str, Any]:  # noqa: ANN401
@@ -146,7 +145,7 @@ class S3Store:
         return self._wait_for(self._ask(asked, exchange, is_wanted))
 
     def _named(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments with the object's whole name in its bucket, if they name an object."""
+        """Return the arguments with the object's full name in the bucket, if they name an object."""
         names: dict[str, Any] = {
             name: self._prefix + arguments[name] for name in ("Key", "Prefix") if name in arguments
         }
@@ -159,7 +158,7 @@ class S3Store:
         try:
             return future.result()
         finally:
-            future.cancel()  # for Ctrl-C, which ends the waiting alone
+            future.cancel()  # Ctrl-C ends only the wait
 
     async def _read(self, request: ReadRequest) -> Buffer:
         if request.end <= request.start:
@@ -204,20 +203,20 @@ class S3Store:
         sent: Sent,
         silence: Silence,
     ) -> Buffer:
-        """Make one GET, of this version if the store supports that, else with a comparison of the ETag that it answers with."""
+        """Send one GET of this version; for a store without conditions, compare the ETag of its answer."""
         is_matched = bool(request.version) and not self._lacks_if_match
         client = None if request.is_checked else await self._obstore.of(fs)
         try:
             if client is None:
                 return await self._get_by_s3fs(fs, request, checksum, sent, silence, is_matched=is_matched)
             key = self._prefix + request.key
-            # The client has its own time-out for a store that sends nothing.
+            # The client has its own idle timeout.
             silence.end()
             return await obstore_client.get(client, key, request, sent, is_matched=is_matched)
         except UnexplainedError as error:
             self.traffic.count(requests=1, retries=1, bytes_asked=request.end - request.start)
             data = await self._get_by_s3fs(fs, request, checksum, sent, silence, is_matched=is_matched)
-            # Only here is it sure that obstore failed, and not the store.
+            # s3fs succeeded, so obstore failed and not the store.
             self._obstore.give_up(str(error))
             return data
         except OSError as error:
@@ -259,10 +258,10 @@ class S3Store:
     async def _ask(
         self, asked: Asked, exchange: Exchange[Result], is_wanted: Callable[[], bool] = lambda: True
     ) -> Result:
-        """Make one request, with the retries of `retries`; all errors are ours."""
+        """Make one request with the retries of `retries`; raises only our errors."""
         try:
             fs = self._handle.fs
-            # Not part of a try: it loads botocore's descriptions of S3 once, which takes time.
+            # Before the tries, since it loads botocore's descriptions of S3, which takes time.
             await fs.set_session()
         except Exception as error:
             raise translate(error, asked.key, asked.offset) from error
@@ -279,7 +278,7 @@ class S3Store:
             raise tries.given_up(error, translate(error, asked.key, asked.offset)) from error
 
     async def _renew(self) -> None:
-        """Have the credentials resolved again: from the environment, files, a process, or a service."""
+        """Resolve the credentials again, from the environment, files, a process, or a service."""
         await self._handle.fs.set_session(refresh=True)
         self._obstore.forget()
 
@@ -295,7 +294,7 @@ class S3Store:
         return result
 
     async def _call(self, fs: Any, operation: str, **arguments: Any) -> Any:  # noqa: ANN401
-        """Send one request with the options that s3fs adds to each (payer, encryption keys), without its retries."""
+        """Send one request with the options that s3fs adds (payer, encryption keys), without its retries."""
         method = getattr(await fs.get_s3(self._bucket), operation)
         try:
             return await method(**fs._get_s3_method_kwargs(method, Bucket=self._bucket, **arguments))  # noqa: SLF001
@@ -318,14 +317,14 @@ class S3Store:
                 archived=item.get("StorageClass", "") if item.get("StorageClass") in _MAYBE_ARCHIVED else "",
             )
             for item in page.get("Contents", [])
-            # Some tools make a folder as an empty object with the prefix as its key.
+            # Some tools create a folder as an empty object with the prefix as its key.
             if item["Key"] != self._prefix
         ]
 
 
 def _translated(error: Exception) -> Exception:
-    """Return the `OSError` for an error of botocore, as s3fs does it; others unchanged."""
-    # s3fs may not be installed, but is if there is a filesystem of it.
+    """Return the `OSError` that s3fs raises for an error of botocore; others unchanged."""
+    # s3fs is optional; here it is installed, since there is a filesystem of it.
     from s3fs.errors import translate_boto_error
 
     translated: Exception = translate_boto_error(error)
@@ -335,12 +334,12 @@ def _translated(error: Exception) -> Exception:
 
 
 def _archive_of(head: dict[str, Any]) -> str:
-    """Return the archive in which an object is by the answer to a HEAD; empty if it can be read."""
+    """Return the archive class of an object by the answer to a HEAD; empty if it can be read."""
     if 'ongoing-request="false"' in head.get("Restore", ""):
         return ""
     storage_class: str = head.get("ArchiveStatus") or head.get("StorageClass") or ""
     return storage_class if storage_class in _ARCHIVES or head.get("ArchiveStatus") else ""
 
 
-def _milliseconds(time: Any) -> int:  # noqa: ANN401  (botocore gives a datetime)
+def _milliseconds(time: Any) -> int:  # noqa: ANN401  (botocore returns a datetime)
     return int(time.timestamp() * 1000)

@@ -1,4 +1,4 @@
-"""One upload in parts to an S3-speaking store: several parts under way, in memory that later parts reuse."""
+"""Upload one object in parts to an S3-compatible store: several parts under way, with reused memory."""
 
 import logging
 from collections import deque
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger("ledgerfs.store")
 
 _UNDER_WAY = 3
-"""Parts that are sent while another one is filled: four in memory."""
+"""Parts that are being sent while another one is filled: four in memory."""
 
 _LARGE_PART = 32 << 20
-"""From this many bytes on, one part fewer is under way, to leave memory for reading what is written."""
+"""Parts of at least this many bytes: one fewer under way, to leave memory for reading the source."""
 
 _THREADS = ReadingThreads(16, "ledgerfs-upload")
 _PATIENCE_SECONDS = 5.0
@@ -55,7 +55,7 @@ class S3Upload:
         self._is_ended = False
 
     def write(self, data: Buffer) -> None:
-        """Copy bytes into the part's memory; numpy lets other threads run meanwhile."""
+        """Copy bytes into the part's memory; numpy releases the GIL meanwhile."""
         if not data:
             return
         if self._part is None:
@@ -65,12 +65,12 @@ class S3Upload:
         self._used = end
 
     def replace_front(self, data: bytes) -> None:
-        """Change the part's first bytes."""
+        """Overwrite the part's first bytes."""
         if self._part is not None:
             self._part[: len(data)] = data
 
     def end_part(self) -> None:
-        """Let a thread send the part; waits for the oldest one when enough are under way."""
+        """Send the part in a thread; wait for the oldest one if enough are under way."""
         part = self._part
         if part is None:
             return
@@ -84,11 +84,11 @@ class S3Upload:
         self._under_way.append(_THREADS.start(self._send, self._token, self._numbers, part, self._size))
         self._size += len(part)
         if len(part) < self._part_size:
-            # Only the last part is short; many files of a transaction may wait in this state for their end.
+            # Only the last part is short; many files of a transaction may wait here for completion.
             self._finish_parts()
 
     def copy_part(self, source: ObjectStat, start: int, end: int) -> None:
-        """Have the store copy the part, and wait for it."""
+        """Let the store copy the part, and wait for it."""
         if self._token is None:
             self._token = self._begin()
         self._numbers += 1
@@ -107,7 +107,7 @@ class S3Upload:
         self._size += end - start
 
     def complete(self) -> ObjectStat:
-        """Complete the upload, unless the object exists; if the answer leaves it open whether it was done, ask for the object."""
+        """Complete the upload, unless the object exists; if the answer is unclear, check the object."""
         self.end_part()
         self._finish_parts()
         etags = [self._etags[number] for number in range(1, self._numbers + 1)]
@@ -126,12 +126,12 @@ class S3Upload:
         if failure is None:
             self._is_over = True
         else:
-            # An earlier try did it, and there is nothing to end; or another writer wrote the same object, and our parts are left.
+            # Either an earlier try succeeded, or another writer wrote the same object and our parts must be deleted.
             self.abort()
         return stat
 
     def abort(self) -> None:
-        """Wait a while for the parts under way, and let the store drop all parts."""
+        """Wait some seconds for the parts under way, then let the store delete all parts."""
         under_way, self._under_way = list(self._under_way), deque()
         for future in under_way:
             future.cancel()
@@ -143,7 +143,7 @@ class S3Upload:
         self._end(self._token)
 
     def _end(self, token: str) -> None:
-        """Let the store drop the upload."""
+        """Abort the upload in the store."""
         try:
             self._store.request(Asked("DELETE", self._key), "abort_multipart_upload", Key=self._key, UploadId=token)
         except ObjectNotFoundError:
@@ -170,7 +170,7 @@ class S3Upload:
         return str(answer["UploadId"])
 
     def _send(self, token: str, number: int, part: bytearray, offset: int) -> bytearray:
-        """Send one part; return its memory. No try follows the end of the program, which would wait for it: see `abort`."""
+        """Send one part; return its memory. Does not retry when the program exits, which would wait for it: see `abort`."""
         if not self._is_over:
             asked = Asked("PUT", self._key, offset, offset + len(part))
             try:
@@ -187,7 +187,7 @@ class S3Upload:
                 raise self._ended_elsewhere() from error
             self._etags[number] = answer["ETag"]
             if self._is_ended:
-                # The part arrived after `abort`, which did not wait for it; in some stores that restores the upload.
+                # `abort` did not wait for this part; in some stores it restores the upload.
                 self._end(token)
         return part
 
@@ -205,9 +205,9 @@ class S3Upload:
             self._free.append(part)
 
     def _completed(self, etags: list[str], failure: LedgerfsError | None, made: str | None) -> ObjectStat:
-        """Return the object if it is that of this upload, even if the store answered with an error; otherwise raise.
+        """Return the object if this upload created it, even after an error of the store; otherwise raise.
 
-        An object of version ``made``, which the store returned for this upload, is removed if it lacks parts.
+        Deletes an object of version ``made``, which the store returned for this upload, if it lacks parts.
         """
         try:
             stat = self._store.head(self._key).stat
@@ -231,7 +231,7 @@ class S3Upload:
             _log.warning("%s stays without an index, until `ledgerfs repair` removes it: %s", self._key, error)
 
     def _is_ours(self, stat: ObjectStat, failure: LedgerfsError | None, made: str | None) -> bool:
-        """Whether an object is made of the parts, if its ETag is not a digest of theirs: by the version or the number of parts."""
+        """Return whether this upload created an object without a digest as ETag, by its version or number of parts."""
         if made is not None:
             return _is_named(stat, made)
         count = stat.version.strip('"').rpartition("-")[2]
@@ -244,5 +244,5 @@ def _is_named(stat: ObjectStat, made: str | None) -> bool:
 
 
 def _wait(futures: list[Future[bytearray]]) -> None:
-    """Wait some seconds for requests that cannot be interrupted."""
+    """Wait some seconds for uninterruptible requests."""
     wait([future for future in futures if not future.cancelled()], timeout=_PATIENCE_SECONDS)

@@ -1,4 +1,4 @@
-"""Writing to S3-speaking stores: uploads in parts, and small objects in one request; neither overwrites another object."""
+"""Write to S3-compatible stores: uploads in parts, and small objects in one request; neither overwrites another object."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -39,11 +39,11 @@ class S3Writes:
         """Do nothing: S3 has no folders."""
 
     def begin_upload(self, key: str, metadata: Mapping[str, str], part_size: int) -> S3Upload:
-        """Return an upload, which begins in the store when its first part ends."""
+        """Return an upload, which begins in the store with the end of its first part."""
         return S3Upload(self._store, key, metadata, part_size)
 
     def put(self, key: str, data: bytes, metadata: Mapping[str, str]) -> ObjectStat:
-        """One PUT, whose answer is checked; without an answer, the object is asked for."""
+        """Send one PUT and check its answer; without an answer, check the object."""
         asked = Asked("PUT", key, 0, len(data))
         arguments = {"Key": key, "Body": data, "Metadata": dict(metadata), "ContentType": "application/octet-stream"}
         try:
@@ -71,7 +71,7 @@ class S3Writes:
                 raise
 
     def delete(self, key: str) -> None:
-        """One DELETE; raises `BucketNotFoundError` if the store says that there is no such bucket, which tells nothing of the object."""
+        """Send one DELETE; raises `BucketNotFoundError` if the store reports a missing bucket instead of an object."""
         try:
             self._store.request(Asked("DELETE", key), "delete_object", Key=key)
         except ObjectNotFoundError as error:
@@ -81,7 +81,7 @@ class S3Writes:
     def set_metadata(self, stat: ObjectStat, metadata: Mapping[str, str]) -> None:
         """Copy the object onto itself with all its properties (`S3Properties`), in parts if it is too large for one copy.
 
-        Only the ACL is lost, which S3 does not copy. Raises `UnsupportedWriteError` for an object that would lose something else,
+        Loses only the ACL, which S3 does not copy. Raises `UnsupportedWriteError` for an object that would lose other properties,
         `StaleObjectError` for another version, and `StoreError` if the store dropped properties.
         """
         kept = read_properties(self._store, stat.key, stat.version)
@@ -133,7 +133,7 @@ class S3Writes:
             return
 
     def _is_there(self, key: str, data: bytes, error: LedgerfsError) -> bool:
-        """Whether the object has these bytes despite an error or no answer: an earlier try may have put it."""
+        """Return whether the object has these bytes despite an error or a missing answer, from an earlier try."""
         try:
             stat = self._store.head(key).stat
             return stat.size == len(data) and self._store.read(ReadRequest(key, 0, stat.size, stat.version)) == data
@@ -165,7 +165,7 @@ class S3Writes:
             raise
 
     def _put_in_place_of(self, stat: ObjectStat, made: dict[str, Any]) -> None:
-        """Complete an upload, unless the object that it replaces has changed; not all stores support the condition."""
+        """Complete an upload, unless the replaced object has changed; not all stores support the condition."""
         if stat.version and self._store.head(stat.key).stat.version != stat.version:
             raise replaced(stat.key)
         asked = Asked("POST", stat.key)
