@@ -1,4 +1,4 @@
-"""Reading one ledger in full, as far as all layouts do it alike: its entries' checksums and format, totals, and what could not be read."""
+"""Check one ledger in full, the same way for all layouts: checksums and format of entries, totals, and unreadable objects."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -71,7 +71,7 @@ class ChecksumFindings:
 
 @dataclass(slots=True)
 class ObjectLedgerCheck(Generic[_Reader]):
-    """The check of one ledger in objects (`ledgerfs.catalog.layout.LedgerCheck`): run it, then read what it found.
+    """The check of one ledger in objects (`ledgerfs.catalog.layout.LedgerCheck`): call `run`, then read the attributes.
 
     Attributes
     ----------
@@ -82,9 +82,9 @@ class ObjectLedgerCheck(Generic[_Reader]):
     findings
         In the order of the object.
     digest
-        Of all records, if one is given: copies with other blocks have the same.
+        Updated with all records, if set: copies with other block sizes have the same digest.
     schema_versions
-        Which its messages name.
+        Schema versions that the messages reference.
 
     """
 
