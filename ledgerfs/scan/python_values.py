@@ -1,4 +1,4 @@
-"""Columns of the message table as Python values, for few rows that people look at."""
+"""Convert columns of the message table to Python values, for few rows that people read."""
 
 from typing import Any
 
