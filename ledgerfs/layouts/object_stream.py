@@ -63,7 +63,7 @@ class ObjectLedgerReader(LedgerReader, ABC):
     def batches_of(
         self, parts: Parts | None, first: int, last: int, on_damage: OnDamage | None = None
     ) -> "Iterator[EntryBatch]":
-        """Yield the same from the parts of `plan`; other ledgers' parts may come before and after them. None opens parts of its own."""
+        """Yield the same from the parts of `plan`; other ledgers' parts may surround them. Opens its own parts for None."""
 
     def reread(self) -> None:
         """Drop the data object from caches."""

@@ -72,7 +72,7 @@ class _Window:
 
 
 def _interleaved(parts: Sequence[pa.RecordBatch], times: Int64) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of all parts by ``times``, which has those of one part after the other; equal ones in the order of the parts."""
+    """Yield the rows of all parts by ``times``, which are those of one part after the other; equal times in the order of the parts."""
     owners = np.repeat(np.arange(len(parts)), [part.num_rows for part in parts])[np.argsort(times, kind="stable")]
     given = np.zeros(len(parts), np.int64)
     pending = [owners]

@@ -28,7 +28,7 @@ MOST_BYTES_AROUND = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message: a row of the message table as Python values (``docs/reference/messages.md`` describes each).
+    """One message: a row of the message table as Python values (``docs/reference/messages.md``).
 
     Attributes
     ----------

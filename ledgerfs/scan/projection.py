@@ -79,7 +79,7 @@ class Projection:
 
     @property
     def is_count(self) -> bool:
-        """Whether rows are only counted: they have no columns, and no condition."""
+        """Whether rows are only counted: without columns or a condition."""
         return self.read == (_COUNTED,) and not self._table.names
 
     def rows(

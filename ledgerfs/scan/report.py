@@ -50,10 +50,10 @@ class ScanReport:
 
     @property
     def is_final(self) -> bool:
-        """Whether all was read, and no ledger that is uploaded later, before, between or after the others, can change the rows.
+        """Whether all was read, and no later upload of another ledger (before, between or after the others) can change the rows.
 
-        False if a transaction had no outcome, a chunked message lacked parts, or was joined from several ledgers, between which others may
-        come; if a ledger was left out of the range of time because of when others were created; or if the topic lacks ledgers.
+        False if a transaction had no outcome; if a chunked message lacked parts, or was joined from several ledgers, between which others
+        may be uploaded; if a ledger was pruned by other ledgers' creation times; or if the topic lacks ledgers.
         """
         return self.is_whole and not self.missing and all(one.is_final for one in self.bases)
 
@@ -64,5 +64,5 @@ class ScanReport:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether rows are missing, or values of them, because of damage."""
+        """Whether rows or values are missing because of damage."""
         return bool(self.skipped or self.missing or any(one.is_error for one in self.undecodable))

@@ -160,7 +160,7 @@ class _Blocks:
         return start + int(np.searchsorted(self.ledgers[place.number].cuts(), place.entry))
 
     def tells(self, block: int, is_cut: Callable[[int], bool]) -> bool:
-        """Whether the time at which a block begins is known and ``is_cut``."""
+        """Whether the time at which a block begins is known and fulfils ``is_cut``."""
         row = bisect_right(self._starts, block) - 1
         ledger, number = self.ledgers[self.numbers[row]], block - self._starts[row]
         try:

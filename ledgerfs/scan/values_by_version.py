@@ -83,7 +83,7 @@ class ValuesByVersion:
         return iter([(common, self._all_rows(len(versions)))])
 
     def _by_writer(self, known: Sequence[SchemaVersion], times: pa.Array) -> Iterator[tuple[int, Int64]]:
-        """Yield the place of each schema of one number that wrote messages, with their rows; nearly all batches have one."""
+        """Yield the place of each schema of one number that wrote some rows, with these rows; nearly all batches have one."""
         edges = pc.min_max(times)
         first, last = writers_of(known, _milliseconds(pa.array([edges["min"], edges["max"]])))
         if first == last != AMBIGUOUS:

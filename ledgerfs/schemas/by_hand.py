@@ -112,7 +112,7 @@ def avro_schema_given(data: bytes, kind: str | None) -> SchemaInfo:
 
 
 def key_value_by_hand(key: SchemaInfo, value: SchemaInfo, *, is_separated: bool) -> SchemaInfo:
-    """Return the schema of pairs of two others; separated, the key is the key of the message."""
+    """Return the schema of pairs of two others; with ``is_separated``, the pair's key is the message's key."""
     data = {name: json.loads(part.data) if part.data else "" for name, part in (("key", key), ("value", value))}
     properties = {"kv.encoding.type": "SEPARATED" if is_separated else "INLINE"}
     for name, part in (("key", key), ("value", value)):

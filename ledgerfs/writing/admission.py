@@ -147,7 +147,7 @@ class Admission:
         return self._taken
 
     def require_free(self, claim: Claim) -> None:
-        """Raise `LedgerExistsError` if the id is taken, and `InvalidNameError` if the name is that of a partitioned topic.
+        """Raise `LedgerExistsError` if the id is in use, and `InvalidNameError` if the name is that of a partitioned topic.
 
         Checks the known catalog, without requests; lists the bucket only to confirm a refusal. `confirm` decides.
         """

@@ -132,7 +132,7 @@ class CopyOptions:
 def rows_to_copy(catalog: Catalog, managed_ledgers: Sequence[str | None] | None, *, all_copies: bool) -> CatalogRows:
     """Return the ledgers of some topics, or of all, in the order of topics and ids, as rows of ``catalog.ledgers``.
 
-    With ``all_copies`` also further complete copies: one of them may be the copy that a broker knows.
+    With ``all_copies`` also further complete copies: one of them may be the copy that a broker uses.
     """
     table = catalog.ledgers
     wanted = (table["copy"] == 0) | (all_copies & is_sound(table))

@@ -56,7 +56,7 @@ class Claim:
     created_ms
         Creation time, ms since 1970 UTC, to distinguish it from another ledger of the same size; None if not known.
     is_original
-        Whether its entries are new: then no existing ledger is a copy of it, whatever its size.
+        Whether its entries are new: then no existing ledger of any size is a copy of it.
     friends
         Uuids of other copies that are copied together with this one.
     origin

@@ -146,7 +146,7 @@ def import_rows(
     RefusedLedgerError, InvalidRowsError, …
         No rows, or a row that cannot be a message; the bucket is unchanged.
 
-    Warns (`NamedSchemasWarning`) if rows bring a column ``schema_version`` of their own, and the topic has schemas of these numbers.
+    Warns (`NamedSchemasWarning`) if rows have a column ``schema_version``, and the topic has schemas of these numbers.
 
     """
     options = EncodeOptions(batch, compression, producer_name, max_entry_bytes)

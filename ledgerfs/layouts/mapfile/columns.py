@@ -19,7 +19,7 @@ class IndexState(IntEnum):
     WRONG = 2
     """It is not an index, or contradicts the data: it is not used."""
     UNREAD = 3
-    """The store did not let us read it."""
+    """The store refused access to it."""
 
 
 OWN = np.dtype(

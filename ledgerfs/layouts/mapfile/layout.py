@@ -119,7 +119,7 @@ class MapFiles:
         return []
 
     def repairs(self, request: RepairRequest) -> Iterator[Repair]:  # noqa: ARG002
-        """Yield nothing: there is no writer."""
+        """Yield nothing: ledgerfs does not write this layout."""
         return iter(())
 
 

@@ -22,7 +22,7 @@ _GAP = 64 << 10
 
 
 class EntriesFile:
-    """Reads by offset in the file. One for each open file; its threads wait for each other only while it is read forwards."""
+    """Reads by offset in the file. One per open file; its threads wait for each other only during sequential reads."""
 
     __slots__ = ("_ledger", "_object")
 
@@ -55,7 +55,7 @@ class EntriesFile:
             at += len(piece)
 
     def send(self, start: int, end: int, descriptor: int) -> None:
-        """Write the same bytes to a file descriptor, in the kernel where the object is a local file."""
+        """Write the same bytes to a file descriptor, in the kernel if the object is a local file."""
         if not self._ledger.store.is_remote:
             for one in self._ledger.object_ranges(start, end):
                 self._ledger.store.send(self._ledger.request(*one), descriptor)

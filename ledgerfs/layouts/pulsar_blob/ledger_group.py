@@ -56,7 +56,7 @@ class LedgerGroup:
 
     @classmethod
     def of(cls, metadata: Mapping[str, str] | None) -> "LedgerGroup | None":
-        """Return the group that an object's user metadata names; None if it names no group."""
+        """Return the group in an object's user metadata; None if it contains none."""
         digits = group_of(metadata or {}) or ""
         return cls(digits) if _DIGITS_OF_GROUP.fullmatch(digits) else None
 

@@ -50,7 +50,7 @@ class NewLedger:
     block_size
         Bytes of each block except the last.
     transform
-        Splits entries as they are written; None leaves them as they are.
+        Splits entries while they are written; None leaves them as they are.
 
     """
 

@@ -101,7 +101,7 @@ class _Copies:
         return [ledger for ledger in self.same_ids.sound(ledger_id) if ledger["layout"] == NUMBER]
 
     def _as_large(self, ledger_id: int, name: int, size: int) -> Iterator[np.void]:
-        """Yield the ledgers of an id, and of a topic if that is known, whose data object has ``size`` bytes."""
+        """Yield the ledgers of an id (and of a topic if that is known) with a data object of ``size`` bytes."""
         for ledger in self._of_id(ledger_id):
             if ledger["stored"] == size and (name <= UNKNOWN or ledger["name"] == name):
                 yield ledger

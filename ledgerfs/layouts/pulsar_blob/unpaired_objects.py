@@ -86,7 +86,7 @@ def topic_of_object(store: ObjectStore, key: str) -> ObjectTopic:
 def topics_of_objects(
     store: ObjectStore, keys: Sequence[str], progress: Progress | None = None
 ) -> Iterator[ObjectTopic]:
-    """Yield the answer about each object, in order; a store that keeps no user metadata is asked once."""
+    """Yield the answer about each object, in order; sends one request if the store keeps no user metadata."""
     first = topic_of_object(store, keys[0]) if keys else _KEEPS_NONE
     if not first.is_kept:
         yield from [_KEEPS_NONE] * len(keys)
@@ -157,7 +157,7 @@ def named_orphans(
     progress: Progress | None,
     refused: list[Unreadable],
 ) -> Table:
-    """Return data objects without an index as rows of `ORPHAN`, without those that were deleted meanwhile.
+    """Return data objects without an index as rows of `ORPHAN`, except those that were deleted meanwhile.
 
     Appends those whose topic the store refuses to show to ``refused``.
     """

@@ -177,7 +177,7 @@ def check_chunks(store: ObjectStore, ref: LedgerRef) -> Iterator[Finding]:
 
 
 def _checksums_of(store: ObjectStore, stat: ObjectStat) -> ChunkChecksums | None:
-    """Return the checksums of an object; None where there are none."""
+    """Return the checksums of an object; None if there are none."""
     key = checksum_key(stat.key)
     try:
         found = store.head(key).stat

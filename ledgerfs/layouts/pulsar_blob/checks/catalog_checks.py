@@ -60,7 +60,7 @@ def _guarded(open_ledger: OpenBlob, ref: LedgerRef, check: Callable[[PulsarLedge
 
 
 def _unpaired(catalog: Catalog) -> Iterator[Finding]:
-    """Yield data without index and index without data: damage, unless a complete copy of the same ledger is there."""
+    """Yield data without index and index without data: damage, unless the bucket has a complete copy of the same ledger."""
     refused = {one.key: one for one in remains_of(catalog).refused}
     for one in refused.values():
         yield Finding(

@@ -137,7 +137,7 @@ class AbortUpload:
     rank: ClassVar[int] = 1
 
     def run(self, store: RawStore) -> None:
-        """Abort it; its id in the store is never that of another upload."""
+        """Abort it; the store never uses its id again."""
         store.writes.end_unfinished(self.upload)
 
 

@@ -66,7 +66,7 @@ class DataWalk:
         return self
 
     def batches(self) -> Iterator[EntryBatch]:
-        """Yield all entries; raises `CorruptLedgerError` with the offset at which the object is not as Pulsar writes it."""
+        """Yield all entries; raises `CorruptLedgerError` with the offset of the first byte that Pulsar would not have written."""
         stat = self.stat
         plan = (ReadRequest(stat.key, *part, stat.version, False) for part in cut_parts(0, stat.size, is_known=True))
         with open_parts(self.store, plan, is_known=True) as parts:

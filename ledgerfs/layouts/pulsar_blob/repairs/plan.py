@@ -40,7 +40,7 @@ def plan_repairs(survey: Survey, *, metadata: bool) -> Iterator[Repair]:
 
 
 def _unpaired(survey: Survey) -> Iterator[Repair]:
-    """Yield the repairs of ledgers of which one object is missing, or the index is unreadable."""
+    """Yield the repairs of ledgers with a missing object, or an unreadable index."""
     catalog = survey.catalog
     orphans = [key for key in map(key_of, remains_of(catalog).orphans) if survey.is_meant(key.ledger_id)]
     bad = [one for one in remains_of(catalog).bad_indexes if survey.is_meant(one.key.ledger_id)]
