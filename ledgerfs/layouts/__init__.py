@@ -1,1 +1,1 @@
-"""Layouts of buckets: a folder each, which has all that is theirs: layout, reading, writing, checks and repairs."""
+"""Layouts of buckets: one package per layout, with its reading, writing, checks and repairs."""

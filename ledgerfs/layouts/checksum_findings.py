@@ -1,4 +1,4 @@
-"""Reading one ledger in full, as far as all layouts do it alike: its entries' checksums and format, totals, and what could not be read."""
+"""Check one ledger in full, the same way for all layouts: checksums and format of entries, totals, and unreadable objects."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ _Reader = TypeVar("_Reader", bound=LedgerReader)
 
 
 class ChecksumFindings:
-    """Checks the entries of one ledger, batch by batch; only the first 20 wrong ones are named."""
+    """Checks the entries of one ledger, batch by batch; reports only the first 20 wrong ones singly."""
 
     __slots__ = ("_kafka", "_unchecked", "_wrong")
 
@@ -33,7 +33,7 @@ class ChecksumFindings:
         self._wrong = self._unchecked = self._kafka = 0
 
     def named_versions(self, batch: EntryBatch) -> set[int]:
-        """Return the versions of schemas that the messages of a batch name; the same walk counts the entries in Kafka's format."""
+        """Return the schema versions in the messages of a batch; the same walk counts the entries in Kafka's format."""
         versions, kafka = versions_and_kafka(batch)
         self._kafka += kafka
         return versions
@@ -71,7 +71,7 @@ class ChecksumFindings:
 
 @dataclass(slots=True)
 class ObjectLedgerCheck(Generic[_Reader]):
-    """The check of one ledger in objects (`ledgerfs.catalog.layout.LedgerCheck`): run it, then read what it found.
+    """The check of one ledger in objects (`ledgerfs.catalog.layout.LedgerCheck`): call `run`, then read the attributes.
 
     Attributes
     ----------
@@ -82,9 +82,9 @@ class ObjectLedgerCheck(Generic[_Reader]):
     findings
         In the order of the object.
     digest
-        Of all records, if one is given: copies with other blocks have the same.
+        Updated with all records, if set: copies with other block sizes have the same digest.
     schema_versions
-        Which its messages name.
+        Schema versions that the messages reference.
 
     """
 
@@ -104,7 +104,7 @@ class ObjectLedgerCheck(Generic[_Reader]):
         return self.ledger.ref
 
     def run(self) -> Self:
-        """Check everything. An object that cannot be read is a finding; raises `StoreUnreachableError`."""
+        """Check everything. An unreadable object is a finding; raises `StoreUnreachableError`."""
         try:
             self._check()
         except StoreUnreachableError:
@@ -137,7 +137,7 @@ class ObjectLedgerCheck(Generic[_Reader]):
     def _check_totals(self, metadata: LedgerMetadata) -> None:
         for severity, kind, message in self._checksums.summary(self.entries):
             self._find(severity, kind, message)
-        # Entries that cannot be reached are findings already; no others can be missing.
+        # Unreachable entries are findings already; no others can be missing.
         is_complete = not any(finding.kind in _ENTRIES_LOST for finding in self.findings)
         if is_complete and self.length != metadata.length:
             self._damage("wrong-length", f"the entries have {self.length} bytes, the metadata says {metadata.length}")

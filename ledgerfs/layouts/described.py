@@ -1,4 +1,4 @@
-"""A ledger described as JSON, as far as all layouts do it alike: for ``ledgerfs info`` and the files of the view ``info``."""
+"""Describe a ledger as JSON, the same way for all layouts: for ``ledgerfs info`` and the mounted ``info`` files."""
 
 from typing import Any
 

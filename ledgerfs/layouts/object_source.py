@@ -1,4 +1,4 @@
-"""A bucket as a source: objects of a store, whose ledgers may be of several layouts."""
+"""Open a bucket as a source: objects of a store, whose ledgers may be of several layouts."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -63,11 +63,11 @@ class ObjectSource(Source):
         return self.store.store
 
     def opened(self, cache_dir: str | None, on_change: Callable[[], None]) -> "ObjectSource":
-        """Return the bucket read through a cache that no other one shares."""
+        """Return the bucket read through its own cache."""
         return ObjectSource(BucketStore(self.raw_store, None, on_change, cache_dir=cache_dir), self._layout)
 
     def uncached(self) -> "ObjectSource":
-        """Return the bucket in every layout, past all caches."""
+        """Return the bucket in every layout, without caches."""
         return ObjectSource(BucketStore(self.raw_store, None, self.store.expire, cache=BlockCache(0)))
 
     def in_every_layout(self) -> "ObjectSource":
@@ -79,7 +79,7 @@ class ObjectSource(Source):
         return list_bucket(self.store, self.opened_layouts, previous, progress)
 
     def open_ledger(self, ref: LedgerRef) -> LedgerReader:
-        """Return a reader of the ledger's layout; raises `InvalidOptionError` for one that the bucket is not read in."""
+        """Return a reader of the ledger's layout; raises `InvalidOptionError` if the bucket is not read in that layout."""
         return self._layout_of(ref).open_ledger(ref)
 
     def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:
@@ -88,7 +88,7 @@ class ObjectSource(Source):
             yield from layout.check_catalog(catalog, open_ledger)
 
     def check_ledger(self, ledger: LedgerReader, on_read: OnRead, digest: "blake2b | None" = None) -> LedgerCheck:
-        """Read a ledger in full, as its layout does it."""
+        """Read a ledger in full, with the check of its layout."""
         return self._layout_of(ledger.ref).check_ledger(ledger, on_read, digest)
 
     def remarks(self, catalog: Catalog) -> list[Finding]:
@@ -117,7 +117,7 @@ def open_layouts(store: KeepingStore, layout: str = AUTO) -> Sequence[Layout]:
 
 
 def _open(store: KeepingStore, name: str) -> Layout:
-    # A layout is imported only if it is wanted.
+    # Import only the layout that is used.
     if name == "mapfile":
         from ledgerfs.layouts.mapfile.layout import MapFiles
 

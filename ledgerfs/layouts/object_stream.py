@@ -1,6 +1,6 @@
-"""Ledgers in objects: what their readers have in common, and reading several one after the other.
+"""Read ledgers in objects: the common part of their readers, and streams of several ledgers.
 
-Parts of the next ledger are fetched while the end of one is read.
+Fetches parts of the next ledger while the end of one is read.
 """
 
 from abc import ABC, abstractmethod
@@ -21,7 +21,7 @@ _OPENED_AHEAD = 4
 
 
 class ObjectLedgerReader(LedgerReader, ABC):
-    """`LedgerReader` of a ledger with a data and an index object, which knows which parts of them it will read."""
+    """`LedgerReader` of a ledger with a data and an index object, which plans its reads ahead."""
 
     __slots__ = ("ref", "store")
 
@@ -39,38 +39,38 @@ class ObjectLedgerReader(LedgerReader, ABC):
 
     @property
     def stream(self) -> Stream:
-        """`stream_objects`, as for all ledgers in objects."""
+        """`stream_objects`, the same for all ledgers in objects."""
         return stream_objects
 
     @property
     def data(self) -> ObjectStat:
-        """The object that has the entries."""
+        """The object with the entries."""
         return self.ref.object("data")
 
     @abstractmethod
     def expect(self) -> None:
-        """Begin to fetch what the first read needs; returns at once."""
+        """Begin to fetch the objects for the first read; returns at once."""
 
     @abstractmethod
     def plan(self, first: int, last: int, *, is_known: bool = False) -> Iterator[ReadRequest]:
-        """Yield the reads that `batches_of` needs for many entries: small ones first, unless it is known that all will be read."""
+        """Yield the reads that `batches_of` needs for many entries: small ones first, unless all will be read."""
 
     def batches(self, first: int, last: int, on_damage: OnDamage | None = None) -> "Iterator[EntryBatch]":
-        """Yield the same entries as `read`, some MiB at a time; with ``on_damage``, which is called, damaged ones are left out."""
+        """Yield the same entries as `read`, some MiB at a time; with ``on_damage``, which is called, skips damaged ones."""
         return self.batches_of(None, first, last, on_damage)
 
     @abstractmethod
     def batches_of(
         self, parts: Parts | None, first: int, last: int, on_damage: OnDamage | None = None
     ) -> "Iterator[EntryBatch]":
-        """Yield the same from the parts of `plan`; other ledgers' parts may come before and after them. None opens parts of its own."""
+        """Yield the same from the parts of `plan`; other ledgers' parts may surround them. Opens its own parts for None."""
 
     def reread(self) -> None:
-        """Forget what caches keep of the data object."""
+        """Drop the data object from caches."""
         self.store.forget(self.data)
 
     def request(self, start: int, end: int, *, is_kept: bool = True) -> ReadRequest:
-        """Return a request for bytes of the data object, in the version that the catalog saw."""
+        """Return a request for bytes of the data object, in the version of the catalog."""
         return ReadRequest(self.data.key, start, end, self.data.version, is_kept)
 
     @property
@@ -110,5 +110,5 @@ def _plan(readers: Sequence[ObjectLedgerReader], spans: Sequence[Span]) -> Itera
         try:
             yield from reader.plan(span.first, span.last, is_known=i > 0)
         except LedgerfsError:
-            # Raised again when it is this ledger's turn to be read.
+            # The error is raised again when this ledger is read.
             continue

@@ -1,4 +1,4 @@
-"""Repairing the damage that can be repaired from the bucket alone; deletes only what is proved to be garbage."""
+"""Repair the damage that can be repaired from the bucket alone; deletes only proven garbage."""
 
 from ledgerfs.catalog.repairs import Repair
 from ledgerfs.repair.plan import DAY_SECONDS, RepairOutcome, RepairPlan, plan_repair

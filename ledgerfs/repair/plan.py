@@ -1,4 +1,4 @@
-"""The plan of repairs, for all that a quick `verify` finds and for unfinished uploads, and carrying it out."""
+"""Plan repairs, for all that a quick `verify` finds and for unfinished uploads, and apply them."""
 
 import time
 from collections.abc import Collection, Iterable, Iterator
@@ -19,7 +19,7 @@ from ledgerfs.verification.verify import verify_listed
 
 @dataclass(frozen=True, slots=True)
 class RepairOutcome:
-    """A repair that was carried out; with an error, it was not."""
+    """A repair after its attempt; with an error, it was not applied."""
 
     repair: Repair
     error: LedgerfsError | None
@@ -27,14 +27,14 @@ class RepairOutcome:
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """The repairs of a bucket; nothing is changed before `carry_out`."""
+    """The repairs of a bucket; `carry_out` applies them."""
 
     bucket: Bucket
     items: tuple[Repair, ...]
 
     @property
     def to_do(self) -> list[Repair]:
-        """The repairs that can be carried out, in their order."""
+        """The repairs to apply, in their order."""
         ranked = [(item.action.rank, number) for number, item in enumerate(self.items) if item.action is not None]
         return [self.items[number] for _, number in sorted(ranked)]
 
@@ -44,9 +44,9 @@ class RepairPlan:
         return [item for item in self.items if item.action is None]
 
     def carry_out(self) -> Iterator[RepairOutcome]:
-        """Carry out one repair after the other, each only if the bucket is still as it was planned for; yield the outcomes.
+        """Apply one repair after the other, each only if the bucket is unchanged since the plan; yield the outcomes.
 
-        A repair that fails does not stop the others, and stopping between two leaves nothing half done. Raises `StoreUnreachableError`.
+        A failed repair does not stop the others, and stopping between two leaves no partial change. Raises `StoreUnreachableError`.
         """
         store = self.bucket.raw_store
         try:
@@ -83,14 +83,14 @@ def plan_repair(
     metadata: bool = True,
     progress: Progress | None = None,
 ) -> RepairPlan:
-    """List a bucket, and return the repairs of all that is wrong with it; changes nothing.
+    """List a bucket, and return the repairs of all damage; changes nothing.
 
     Parameters
     ----------
     bucket
         The bucket, or its URL; it is listed again.
     topic
-        Owner of the ledgers whose topic nothing in the bucket tells.
+        Owner of ledgers whose topic the bucket does not contain.
     ledgers
         Only these ledger ids; None for all.
     older_than_s
@@ -116,7 +116,7 @@ def plan_repair(
         reason = f"{bucket.source.what} cannot be repaired from here; `ledgerfs verify` names what is damaged"
         raise UnsupportedWriteError(reason, key=bucket.url)
     layouts = bucket.objects.opened_layouts
-    # An id that a ledger of another layout has is no less taken.
+    # A ledger of another layout occupies its id as well.
     catalog = bucket.list_all(progress)
     if managed_ledger is not None:
         require_own_name(catalog, managed_ledger)

@@ -1,4 +1,4 @@
-"""Parts of chunked messages in entries before the place where reading began."""
+"""Read parts of chunked messages in entries before the place where reading began."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -9,15 +9,15 @@ from ledgerfs.scan.topic_entries import Place, Reach, read_entries
 
 
 class EarlierChunks:
-    """Reads earlier entries for a decoder: from the nearest cut on at first, then from twice as many each time, to the topic's beginning.
+    """Reads earlier entries for a decoder: from the nearest split point at first, then twice as many each time, to the topic's beginning.
 
-    So a part of a topic has the same rows as the whole topic has there. A message without a first part costs reading everything before it,
-    about twice, but only once for all such messages.
+    So a part of a topic has the same rows as in a scan of the whole topic. A message without a first part costs reading everything before
+    it, about twice, but only once for all such messages.
 
     Parameters
     ----------
     most_bytes
-        Stored bytes after which reading back ends; None for no limit.
+        Stored bytes after which reading back stops; None for no limit.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class EarlierChunks:
         self._step = 1
 
     def __call__(self) -> bool:
-        """Give the decoder the chunks that wait at ``start``, from more entries than before; return whether there were more entries."""
+        """Decode the chunks that wait at ``start``, from more entries than before; return whether there were more entries."""
         further = list(islice(self._cuts, self._step))
         if not further:
             return False

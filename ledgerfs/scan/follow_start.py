@@ -1,4 +1,4 @@
-"""Where following a topic begins: at its end, at its beginning, at a time, or at a message."""
+"""Find where following a topic begins: at its end, at its beginning, at a time, or at a message."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _EXPECTED = "expected 'latest', 'earliest', a time (ISO 8601, datetime, date, ms
 
 @dataclass(frozen=True, slots=True)
 class StartAt:
-    """A start as it was asked for.
+    """A requested start.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class StartAt:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """Where reading begins: the next entry, what was lost before it, and from which message of that entry on."""
+    """Where reading begins: the next entry, the lost entries before it, and the first message to show of that entry."""
 
     position: Next
     gone: tuple[Gone, ...] = ()
@@ -79,7 +79,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class FirstMessage:
-    """The first message to be shown of an entry with several."""
+    """The first message to show of an entry with several."""
 
     entry: Next
     index: int
@@ -93,7 +93,7 @@ class FirstMessage:
 
 
 def started(asked: StartAt, look: Look, scan: "Scan") -> Started:
-    """Return where to begin in a topic as it was seen first; raises `NotFoundError` for a message that is not there."""
+    """Return where to begin in a topic by its first snapshot; raises `NotFoundError` for a message that does not exist."""
     if asked.message is not None:
         return _at_message(asked.message, look, is_behind=asked.is_behind)
     if asked.start_ms is not None:

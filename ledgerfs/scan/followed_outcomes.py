@@ -1,8 +1,8 @@
-"""Outcomes of transactions in a topic that grows: those whose markers have been written by now; the others are waited for.
+"""Find outcomes of transactions in a topic that grows: from the markers written so far; waits for the others.
 
 As in a scan, the outcome of a message is that of the first marker of its transaction after it, else that of the last one before it, in its
-own ledger or the previous one. Markers are remembered for as long as that may ask for them, entries are not: what lies behind
-the first message without an outcome is read again once it has one.
+own ledger or the previous one. Markers are remembered as long as messages may need them, entries are not: after the first message without
+an outcome, entries are read again once it has one.
 """
 
 from collections.abc import Sequence
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from ledgerfs.messages.decode.entries import Skipped
 
 _MOST_BACK = 64 << 20
-"""Bytes of entries before the start, about, in which markers are looked for that overtook messages of theirs: these follow soon."""
+"""Approximate bytes of entries before the start to search for markers that overtook their messages, which follow soon."""
 
 _LEDGERS_BEFORE = 2
-"""Ledgers with markers that are remembered before the one that is read; an empty one may lie between."""
+"""Ledgers with markers to remember before the one that is read; an empty one may lie between."""
 
 
 class Undecided(NamedTuple):
@@ -45,7 +45,7 @@ class FollowedOutcomes:
     before
         The ledgers up to the one of ``start``, or the last two of them.
     is_damage_skipped
-        Whether damaged entries are left out here, as whoever reads the topic reports them itself.
+        Whether to skip damaged entries here, because the reader of the topic reports them itself.
 
     """
 
@@ -70,13 +70,13 @@ class FollowedOutcomes:
         self.seen = end
 
     def look_ahead(self, ledgers: Sequence[LedgerReader], end: Next) -> None:
-        """Remember the markers of all entries that were not seen before ``end``; raises as reading does, and can then be called again."""
+        """Remember the markers of all entries before ``end`` that are new; raises the errors of reading, and can then be called again."""
         for place, batch in read_entries(ledgers, reach_from(self.seen, ledgers), self._skipped):
             self.take(ledgers[place.number].ref.ledger_id, batch, walk_metadata(batch))
         self.seen = max(self.seen, end)
 
     def look_back(self) -> None:
-        """Remember the markers shortly before the start, once; raises as reading does, and can then be called again."""
+        """Remember the markers shortly before the start, once; raises the errors of reading, and can then be called again."""
         if self._before is None:
             return
         found: dict[int, dict[Transaction, list[tuple[int, str]]]] = {}
@@ -92,7 +92,7 @@ class FollowedOutcomes:
                     for row, transaction, state in outcomes_in(walk_metadata(batch)):
                         told.setdefault(transaction, []).append((batch.id_of(row), state))
             except (StaleObjectError, NotFoundError):
-                # Trimmed meanwhile: nobody can know them.
+                # Trimmed meanwhile: its markers are lost.
                 found.pop(ref.ledger_id)
         for ledger_id, markers in found.items():
             own = self._markers.setdefault(ledger_id, {})
@@ -101,7 +101,7 @@ class FollowedOutcomes:
         self._before = None
 
     def forget_before(self, ledger_id: int) -> None:
-        """Forget the markers that no message from a ledger on can ask for."""
+        """Forget the markers that no message from a ledger on needs."""
         for one in sorted(one for one in self._markers if one < ledger_id)[:-_LEDGERS_BEFORE]:
             del self._markers[one]
 
@@ -130,7 +130,7 @@ class FollowedOutcomes:
         return visible, undecided
 
     def is_decided(self, one: Undecided) -> bool:
-        """Whether the marker of a transaction has come."""
+        """Whether the marker of a transaction has arrived."""
         return self.state_of(one.transaction, *one.at) != OPEN
 
 

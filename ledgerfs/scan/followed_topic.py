@@ -1,7 +1,7 @@
-"""One topic, or one partition, that is followed: what it got since the last look becomes rows, each once and in order.
+"""Follow one topic, or one partition: turn its new entries since the last snapshot into rows, each once and in order.
 
-Reading can fail anywhere and go on later, since the next entry to be read is only moved when the rows of all before it were handed out, and
-the parts of chunked messages that came so far are kept.
+Reading can fail anywhere and resume later, since the next position only moves after the rows of all entries before it were yielded, and
+the parts of chunked messages so far are kept.
 """
 
 import time
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from ledgerfs.scan.scan import Scan
 
 _MOST_BYTES_BACK = 1 << 30
-"""Bytes of entries before the start in which first parts of chunked messages are looked for."""
+"""Bytes of entries before the start to search for first parts of chunked messages."""
 
 LONGEST_PAUSE_S = 0.8
-"""The longest pause between two looks, s: new entries are to come within a second."""
+"""The longest pause between two snapshots, s: new entries have to arrive within a second."""
 
 _SLOWER = 1.25
 _MOST_STALE = 3
-"""How often a topic may list a ledger that its reader did not find in the list, in looks one after the other."""
+"""Most consecutive snapshots in which a topic may list a ledger that its reader did not find."""
 
 
 class FollowedTopic:
-    """Reads on in one topic. For one thread.
+    """Continues reading one topic. For one thread.
 
     Parameters
     ----------
@@ -46,26 +46,26 @@ class FollowedTopic:
     columns
         The columns of the message table to read.
     undecodable
-        Times that no column holds; this adds to it.
+        Times that do not fit a column; this adds to it.
     tail
-        Looks at the topic.
+        Takes snapshots of the topic.
     start
-        The next entry to be read.
+        The next entry to read.
     look
-        The first look, from the topic's beginning on.
+        The first snapshot, from the topic's beginning on.
     poll_s
-        The least time between two looks, s.
+        The shortest time between two snapshots, s.
     patience_s
-        For how long the cluster may be away, s.
+        How long the cluster may be unreachable, s.
 
     Attributes
     ----------
     position
-        The next entry to be read: the rows of all before it were handed out.
+        The next entry to read: the rows of all before it were yielded.
     is_ended
-        Whether the topic was closed for ever, and everything read.
+        Whether the topic was terminated, and everything read.
     due_s
-        When to look again, by the monotonic clock.
+        Time of the next snapshot, by the monotonic clock.
 
     """
 
@@ -104,15 +104,15 @@ class FollowedTopic:
 
     @property
     def decoder(self) -> TopicDecoder:
-        """What was left out, and messages that lack parts."""
+        """Its reports of skipped entries, and of messages that lack parts."""
         return self._decoder
 
     def next_batch(self) -> "pa.RecordBatch | None":
-        """Return the next rows; None if there are none now, or nothing answers, so that it is worth asking again at ``due_s``.
+        """Return the next rows; None if there are none now, or the cluster does not answer: call again at ``due_s``.
 
-        Raises `StoreUnreachableError` once nothing answered for the time of patience, `MissingLedgerError` for entries that were trimmed
-        before they were read (unless damage is skipped), `ObjectNotFoundError` and `StaleObjectError` for a topic that was deleted, and the
-        errors of reading.
+        Raises `StoreUnreachableError` if the cluster does not answer within the patience, `MissingLedgerError` for entries trimmed before
+        they were read (unless damage is skipped), `ObjectNotFoundError` and `StaleObjectError` for a topic that was deleted, and the errors
+        of reading.
         """
         if self._broken is not None:
             raise self._broken
@@ -150,7 +150,7 @@ class FollowedTopic:
             self._decoder.skipped.append(Skipped(one.ledger_id, one.first_entry, last, f"{one} {one.reason}"))
 
     def bear(self, error: StoreUnreachableError) -> None:
-        """Go on later, unless it has been so for too long."""
+        """Retry later; raise the error if it has lasted too long."""
         now = time.monotonic()
         since = self._failing_since = self._failing_since or now
         if now - since >= self._patience_s:
@@ -166,13 +166,13 @@ class FollowedTopic:
         self._active = None
 
     def _rest(self) -> None:
-        """Say when to look again: later and later while nothing comes."""
+        """Set the time of the next snapshot: later and later while no entries arrive."""
         longest = max(self._poll_s, LONGEST_PAUSE_S)
         self._pause_s = self._poll_s if self._has_come else min(self._pause_s * _SLOWER, longest)
         self.due_s = time.monotonic() + self._pause_s
 
     def _rows(self) -> "Iterator[pa.RecordBatch]":
-        """Look once, and yield the rows of all that can be read."""
+        """Take a snapshot, and yield the rows of all that is readable."""
         look = self._tail.look(self.position, is_anew=self._stale > 0)
         self.leave_out(look.gone)
         try:
@@ -181,7 +181,7 @@ class FollowedTopic:
             if self._waits_for is None or self._outcomes.is_decided(self._waits_for):
                 yield from self._read(look)
         except StaleObjectError:
-            # Trimmed while it was read: the next look tells what is gone.
+            # Trimmed while it was read: the next snapshot shows the lost entries.
             self._stale += 1
             if self._stale > _MOST_STALE:
                 raise
@@ -202,7 +202,7 @@ class FollowedTopic:
                 try:
                     table = decoder.decode(batch, ledger_id, entries, portion)
                 except StoreUnreachableError as error:
-                    # Rows of this batch were handed out, and parts of messages taken: begun anew, they would come twice.
+                    # Some rows of this batch were yielded, and parts of messages taken: a second start would yield them twice.
                     self._broken = error
                     raise
                 if table.num_rows:
@@ -219,7 +219,7 @@ class FollowedTopic:
         self.position = position
 
     def _cut(self, walked: Walked, look: Look) -> Undecided | None:
-        """Keep only the rows whose transactions are committed, before the first that is undecided; return that, None without one."""
+        """Keep only the rows of committed transactions before the first undecided row; return that row, None without one."""
         place, batch, entries, keep = walked
         ledger_id = look.ledgers[place.number].ref.ledger_id
         self._outcomes.take(ledger_id, batch, entries)
@@ -241,16 +241,16 @@ class FollowedTopic:
         return undecided
 
     def _forget_damage_from(self, position: Next) -> None:
-        """Forget damage that was met, and will be met again."""
+        """Forget damage from a position on, since it will be found again."""
         skipped = self._decoder.skipped
         while skipped and Next(skipped[-1].ledger_id, skipped[-1].first_entry) >= position:
             skipped.pop()
 
 
 class _ChunksBefore:
-    """Reads earlier parts of chunked messages for the decoder, while the cluster may be away for a moment.
+    """Reads earlier parts of chunked messages for the decoder, while the cluster may be unreachable for a moment.
 
-    Nothing is handed to the decoder twice: a message would be lost whose last part came again.
+    The decoder receives no part twice, since a repeated last part would lose its message.
     """
 
     __slots__ = ("_decoder", "_earlier", "_ledgers", "_patience_s", "_start")
@@ -263,7 +263,7 @@ class _ChunksBefore:
         self._earlier = self._begin()
 
     def __call__(self) -> bool:
-        """Return whether there were more entries (`EarlierChunks`); those that were trimmed meanwhile are none."""
+        """Return whether there were more entries (`EarlierChunks`); False if they were trimmed meanwhile."""
         since = time.monotonic()
         while True:
             try:

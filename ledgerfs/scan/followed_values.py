@@ -1,7 +1,7 @@
-"""Values of a topic that is followed, as columns: their type stays, but schemas that are registered meanwhile are learned.
+"""Decode values of a followed topic as columns: their type stays, but schemas that are registered meanwhile are loaded.
 
-A schema is registered before a message names it. So the schemas are asked for anew whenever a message names a version that none has named
-before, and never otherwise.
+A schema is registered before messages use it. So the schemas are loaded again whenever a message uses a version for the first time, and
+never otherwise.
 """
 
 from collections.abc import Callable
@@ -25,11 +25,11 @@ class FollowedValues:
     Parameters
     ----------
     shown
-        How values are shown.
+        The value format.
     undecodable
-        What could not be decoded; this adds to it.
+        Values that could not be decoded; this adds to it.
     schemas
-        Asks for the schemas that the topic has now.
+        Returns the present schemas of the topic.
 
     """
 
@@ -43,9 +43,9 @@ class FollowedValues:
         self._reading = ValueReading(shown, undecodable)
 
     def __call__(self, batch: pa.RecordBatch) -> tuple[pa.Array, Mask | None]:
-        """Return what `ValueReading` does; raises as that, and as the schemas do."""
+        """Return the result of `ValueReading`; raises its errors, and those of loading schemas."""
         source = self._shown.source
-        # As they were written ("each"), values have a column for each version of the moment of the call.
+        # With "each", values have a column per version that existed at the time of the call.
         if isinstance(source, TypedValues) and source.wanted is not None and _NAMED in batch.schema.names:
             named = set(batch[_NAMED].unique().to_pylist())
             if not named <= self._named:

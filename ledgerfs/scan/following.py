@@ -1,4 +1,4 @@
-"""A topic that is followed: the rows that are there from a start on, and all that come, for ever."""
+"""Follow a topic: yield the rows from a start on, and all that arrive later."""
 
 import time
 from collections import deque
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Followed(NamedTuple):
-    """A topic, or one partition, by its name, and what looks at it."""
+    """A topic, or one partition: its name, and the source of its snapshots."""
 
     topic: str
     tail: Tail
@@ -42,9 +42,9 @@ class _Part:
     Attributes
     ----------
     since
-        The first message to be shown, until it was met.
+        The first message to show, until it was found.
     waiting
-        Rows that are read, and not handed out, since the schemas of their values could not be asked for.
+        Rows that are read, but not yielded, because the schemas of their values could not be loaded.
 
     """
 
@@ -64,10 +64,10 @@ class _Part:
 
 
 class Following:
-    """An iterator over the messages of a topic that is still written, as Arrow record batches; it waits for those to come.
+    """An iterator over the messages of a live topic, as Arrow record batches; it waits for new ones.
 
-    It ends only with the topic (which is terminated), with `close`, or with an error. Each message comes once, the messages of a partition
-    in its order. For one thread; ``with`` closes it.
+    It stops only with the topic (which is terminated), with `close`, or with an error. Yields each message once, the messages of a
+    partition in order. For one thread; a context manager, which closes it.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class Following:
     start
         Where to begin.
     schemas
-        Asks for the schemas that the topic has now.
+        Returns the present schemas of the topic.
     poll_s, patience_s
         As in `Topic.follow`.
 
@@ -87,7 +87,7 @@ class Following:
     undecodable
         Values and times that could not be decoded so far, by version and reason.
     on_wait
-        Called whenever nothing has come, before the next look.
+        Called whenever no messages have arrived, before the next snapshot.
 
     """
 
@@ -145,7 +145,7 @@ class Following:
         return self
 
     def __next__(self) -> pa.RecordBatch:
-        """Return the next messages, at least one; waits for them."""
+        """Return the next messages, at least one; wait for them."""
         while self._parts:
             batch = self._round()
             if batch is not None:
@@ -171,22 +171,22 @@ class Following:
 
     @property
     def skipped(self) -> list[Skipped]:
-        """Entries that were left out so far because of ``on_corrupt="skip"``: damaged, or trimmed before they were read."""
+        """Entries that ``on_corrupt="skip"`` has left out so far: damaged, or trimmed before they were read."""
         return [one for topic in self._topics for one in topic.decoder.skipped]
 
     @property
     def incomplete(self) -> list[Incomplete]:
-        """Chunked messages that turned out to lack parts so far."""
+        """Chunked messages that lack parts, so far."""
         return [one for topic in self._topics for one in topic.decoder.chunks.incomplete]
 
     @property
     def missing(self) -> "Sequence[MissingLedger]":
-        """None: what is gone is in `skipped`."""
+        """Empty: lost entries are in `skipped`."""
         return ()
 
     @property
     def positions(self) -> dict[str, Next]:
-        """The next entry to be read of each topic or partition."""
+        """The next entry to read of each topic or partition."""
         return {one.decoder.topic: one.position for one in self._topics}
 
     def close(self) -> None:
@@ -196,7 +196,7 @@ class Following:
         self._parts.clear()
 
     def _round(self) -> pa.RecordBatch | None:
-        """Ask each partition in turn for its next rows; return the first that come."""
+        """Try each partition in turn; return the first rows."""
         for _ in range(len(self._parts)):
             part = self._parts[0]
             self._parts.rotate(-1)
@@ -228,7 +228,7 @@ class Following:
 
 
 def _from(first: FirstMessage, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the messages that are not before the first one that is to be shown."""
+    """Return the messages from the first one to show on."""
     rows = zip(*(batch[name].to_pylist() for name in IDENTITY), strict=True)
     keep = np.array([first.is_shown(Next(ledger, entry), index) for ledger, entry, index in rows])
     return batch if keep.all() else batch.filter(pa.array(keep))

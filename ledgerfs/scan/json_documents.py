@@ -1,7 +1,7 @@
-"""Values that are JSON documents, as columns: whatever schemas their topic has, or none.
+"""Read values that are JSON documents as columns, with or without schemas of their topic.
 
-Their type is given, or inferred over all values that are read, before the first of them is decoded. A type that was inferred has all fields
-that these have; a document with more came later, or was not read then, and cannot be decoded: no field is left out unseen.
+Their type is given, or inferred from all values of the scan before the first of them is decoded. An inferred type has all fields of these
+values; a document with more fields arrived later, or was not read then, and cannot be decoded: no field is lost silently.
 """
 
 import hashlib
@@ -22,12 +22,12 @@ from ledgerfs.scan.options import NO_TYPE_OF_JSON, OnUndecodable, ScanOptions
 from ledgerfs.scan.shown_values import Decoding, Failure, ShownValues
 
 _OF_FIELDS = frozenset({"AVRO", "JSON"})
-"""Types of schemas that are Avro's, and so tell names and types of fields."""
+"""Types of schemas in Avro's notation, which contain names and types of fields."""
 
 
 @dataclass(frozen=True, slots=True)
 class InferredType:
-    """The type of all documents that were looked at, with all their fields: what scans take as ``schema_version``."""
+    """The type of all documents that were inspected, with all their fields; scans accept it as ``schema_version``."""
 
     type: pa.DataType
 
@@ -39,7 +39,7 @@ class JsonDocuments:
     Attributes
     ----------
     given
-        What they are read as: an Avro schema, a type, or the type that was inferred; None until it is.
+        The type to read them as: an Avro schema, an Arrow type, or the inferred type; None until it is inferred.
 
     """
 
@@ -51,7 +51,7 @@ class JsonDocuments:
 
     @property
     def type(self) -> pa.DataType:
-        """What values become; null until that is known."""
+        """The type of the values; null until it is known."""
         return pa.null() if self._decoder is None else self._decoder.type
 
     @property
@@ -61,18 +61,18 @@ class JsonDocuments:
 
     @property
     def described(self) -> Mapping[str, Any]:
-        """A digest of what values are read as."""
+        """A digest of the type."""
         told = self.given.data.decode("utf-8", "replace") if isinstance(self.given, SchemaInfo) else str(self.given)
         return {"values": "json", "schema_version": hashlib.sha256(f"{told}\n{self.type}".encode()).hexdigest()}
 
     @property
     def learned_options(self) -> Mapping[str, Any]:
-        """Arguments of a scan for the type that was inferred."""
+        """Arguments of a scan with the inferred type."""
         return {"schema_version": self.given} if isinstance(self.given, InferredType) else {}
 
     @property
     def awaits_values(self) -> bool:
-        """Whether the type is still to be inferred."""
+        """Whether the type has to be inferred first."""
         return self.given is None
 
     def learned(
@@ -103,7 +103,7 @@ def inferred_type(
 ) -> InferredType:
     """Return the type of the first ``rows`` values (all if None) of batches with the column ``value``.
 
-    With ``on_undecodable="skip"`` those that are no JSON are not counted.
+    With ``on_undecodable="skip"`` values that are not JSON do not count.
     """
     shapes, left = JsonShapes(), rows
     for batch in batches:
@@ -119,9 +119,9 @@ def inferred_type(
 
 
 def json_values(options: ScanOptions) -> ShownValues:
-    """Return how a scan shows values that are JSON documents.
+    """Return the value format of a scan of JSON documents.
 
-    Raises `InvalidOptionError` for a schema that has no fields, and `InvalidSchemaError`.
+    Raises `InvalidOptionError` for a schema without fields, and `InvalidSchemaError`.
     """
     return ShownValues(JsonDocuments(_given(options.schema_version)), options.flatten, options.on_undecodable)
 

@@ -1,9 +1,9 @@
-"""Several streams of rows merged into one by publish time; the rows of each stream keep their order.
+"""Merge several streams of rows into one by publish time; the rows of each stream keep their order.
 
-The next row is always the one with the least publish time among the streams' next rows; of equal ones, that of the first such stream. So a
-row that was published before the previous row of its stream comes directly after that: it is ordered by the greatest publish time up to it.
-By these times each stream ascends, so whole windows are merged at once: up to the least of the times at which the windows end, no earlier
-row can follow.
+The next row is always the one with the least publish time among the streams' next rows; of equal ones, that of the first stream. So a row
+that was published before the previous row of its stream directly follows that row: its order is the greatest publish time up to it. By
+these times each stream is ascending, so whole windows are merged at once: no earlier row can follow up to the least of the times at which
+the windows end.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ import pyarrow as pa
 from ledgerfs.formats.array_types import Int64
 
 _MOST_BYTES = 64 << 20
-"""Most bytes of rows that are joined at once: a larger batch is yielded in parts, so that no column gets near its limit of 2 GiB."""
+"""Most bytes of rows to join at once: a larger batch is yielded in parts, so that no column comes near its limit of 2 GiB."""
 
 _LONG_RUN = 256
 """If runs of rows of one stream have this length on average, they are yielded without a copy."""
@@ -27,7 +27,7 @@ def merged_by_publish_time(streams: Sequence[Iterator[pa.RecordBatch]]) -> Itera
     while len(windows) > 1:
         last = min(range(len(windows)), key=lambda number: windows[number].times[-1])
         until = windows[last].times[-1]
-        # Equal times in later streams have to wait for those that this one may still have.
+        # Rows of later streams have to wait for rows of this one with the same time.
         taken = [window.take(until, including=number <= last) for number, window in enumerate(windows)]
         yield from _interleaved([rows for rows, _ in taken], np.concatenate([times for _, times in taken]))
         windows = [window for window in windows if window.times.size or window.refill()]
@@ -72,7 +72,7 @@ class _Window:
 
 
 def _interleaved(parts: Sequence[pa.RecordBatch], times: Int64) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of all parts by ``times``, which has those of one part after the other; equal ones in the order of the parts."""
+    """Yield the rows of all parts by ``times``, which are those of one part after the other; equal times in the order of the parts."""
     owners = np.repeat(np.arange(len(parts)), [part.num_rows for part in parts])[np.argsort(times, kind="stable")]
     given = np.zeros(len(parts), np.int64)
     pending = [owners]

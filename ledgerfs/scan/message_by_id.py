@@ -1,4 +1,4 @@
-"""One message by its id, for little more than the cost of reading its entry."""
+"""Read one message by its id, for little more than the cost of reading its entry."""
 
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -23,12 +23,12 @@ from ledgerfs.scan.reread_damaged import walk_entries
 from ledgerfs.scan.topic_entries import Place, Reach, read_entries
 
 MOST_BYTES_AROUND = 1 << 30
-"""Bytes of entries in which the other parts of a chunked message are looked for, before the named part, and after it."""
+"""Bytes of entries to search for the other parts of a chunked message, before the named part, and after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message: a row of the message table as Python values (``docs/reference/messages.md`` describes each).
+    """One message: a row of the message table as Python values (``docs/reference/messages.md``).
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class TopicLedgers(Protocol):
 
     @property
     def missing(self) -> tuple[MissingLedger, ...]:
-        """Its ledgers that are known but cannot be read."""
+        """Its ledgers that are known but unreadable."""
         ...
 
     def ledger(self, ledger_id: int) -> LedgerReader:
@@ -108,7 +108,7 @@ COLUMNS = tuple(field.name for field in fields(Message) if field.name != "id")
 
 
 def read_message(topic: TopicLedgers, identity: MessageId, options: ScanOptions) -> Message:
-    """Return one message of a topic, whatever the state of its transaction. Raises the errors of `Topic.message`."""
+    """Return one message of a topic, in any state of its transaction. Raises the errors of `Topic.message`."""
     decoder = TopicDecoder(topic.name, decode_options(options, COLUMNS), decrypt_with(options))
     ledger = _ledger_of(topic, identity)
     (batch,) = ledger.batches(identity.entry_id, identity.entry_id)
@@ -145,10 +145,10 @@ def _ledger_of(topic: TopicLedgers, identity: MessageId) -> LedgerReader:
 
 
 def _join(topic: TopicLedgers, identity: MessageId, decoder: TopicDecoder, chunked_id: bytes) -> pa.RecordBatch:
-    """Read the chunked message of a part, from that part on; earlier parts are looked for when they are needed."""
+    """Read the chunked message of a part, from that part on; read earlier parts only if needed."""
     ledgers = topic.ledgers
     start = _place(ledgers, identity.first or identity.last, identity)
-    # Damage of other entries does not concern this message; damage of the joined message does.
+    # Damage of other entries does not affect this message; damage of the joined message does.
     joiner = decoder.beginner()
     joiner.chunks.earlier = earlier = EarlierChunks(ledgers, start, joiner, MOST_BYTES_AROUND)
     decoder.chunks = joiner.chunks

@@ -1,7 +1,7 @@
-"""Ids of messages as Pulsar prints them, and as people shorten them.
+"""Parse ids of messages as Pulsar prints them, and in shorter forms.
 
 Pulsar prints ``ledger:entry:partition`` for a message outside a batch, ``ledger:entry:partition:index`` for one of a batch (the partition
-is -1 outside partitioned topics), and ``first;last`` for a chunked message. Here ``ledger:entry`` and ``ledger:entry:index`` are ids, too.
+is -1 outside partitioned topics), and ``first;last`` for a chunked message. ``ledger:entry`` and ``ledger:entry:index`` are also accepted.
 So the third of three parts is the index in the batch; if the entry is not a batch, it may also be the partition.
 """
 
@@ -75,7 +75,7 @@ class MessageId:
     def row(self, indexes: Sequence[int | None], partition: int | None) -> int:
         """Return the row of the message in its entry, given the index of each row (None outside batches) and the topic's partition.
 
-        Raises `NotFoundError` if there is no such message, `InvalidNameError` if the id does not say which one of a batch.
+        Raises `NotFoundError` if there is no such message, `InvalidNameError` if the id does not select one of a batch.
         """
         if self.partition is not None and self.partition != partition:
             raise self.not_found("it is not of this partition")

@@ -1,6 +1,6 @@
-"""The options of everything that reads messages: one frozen value, checked when it is made.
+"""Options of all functions that read messages: one frozen value, checked when it is made.
 
-Nothing heavy is imported, since options are checked before messages are read.
+Imports nothing heavy, since options are checked before messages are read.
 """
 
 import pickle
@@ -37,10 +37,10 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "values": get_args(Values),
     "on_undecodable": get_args(OnUndecodable),
 }
-"""Values of options that have few, the default first."""
+"""Values of options with few of them, the default first."""
 
 OF_VALUES = ("values", "schema_version", "flatten", "on_undecodable")
-"""Options of values as columns: ``values``, and those that mean nothing if it is ``bytes``."""
+"""Options of values as columns: ``values``, and those without effect if it is ``bytes``."""
 
 OF_MESSAGES = ("private_keys", "on_encrypted", "include_markers", "check_checksums", "max_message_bytes")
 """Options of one message (`Topic.message`)."""
@@ -50,7 +50,7 @@ NO_TYPE_OF_JSON = (
     "with values='json' the versions of messages do not matter: expected an Avro schema, or an Arrow type; without one, "
     "the columns are inferred"
 )
-"""Why a ``schema_version`` is refused."""
+"""The reason for refusing a ``schema_version``."""
 _SHOWN = 200
 
 
@@ -80,54 +80,54 @@ class ScanKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ScanOptions:
-    """What of a topic is read, and how. Raises `InvalidOptionError` for an invalid value, and for options that have no effect together.
+    """The part of a topic to read, and its format. Raises `InvalidOptionError` for invalid values, and options without effect together.
 
     Attributes
     ----------
     columns
-        Names, in the wanted order (``docs/reference/messages.md``); with ``flatten`` also names of fields of values. Other columns are not
-        built. None for the default ones.
+        Names, in the order of the result (``docs/reference/messages.md``); with ``flatten`` also names of fields of values. Other columns
+        are not built. None for the default ones.
     start_time, end_time
-        Messages published from here on, and before this, as ms since 1970 UTC. Given as ISO 8601 text, ``-1h`` (an hour ago; also ``s``,
+        Messages published from here on, and before this, as ms since 1970 UTC. Accepts ISO 8601 text, ``-1h`` (an hour ago; also ``s``,
         ``m``, ``d``, ``w``), ``now``, ``today``, ``yesterday``, datetime, date, or ms; UTC without a zone.
     key
-        Messages with this key alone: a text, or bytes for a key that its producer gave as bytes.
+        Only messages with this key: a text, or bytes for a key that its producer sent as bytes.
     where
-        Messages for which this expression is true alone. It may name all columns, also those that are not wanted. Ledgers and blocks that
-        cannot have such messages, by their publish times and ids, are not read.
+        Only messages for which this expression is true. It may contain all columns, also those that are not returned. Ledgers and blocks
+        that cannot contain such messages, by their publish times and ids, are not read.
     limit
-        Rows at most; no more is read than these need.
+        Most rows; reads no more than these need.
     order
         Of a partitioned topic: ``partition``, one after the other; or ``publish_time``: of the partitions' next messages, the one published
-        first comes next. The messages of a partition keep their order in both.
+        first is next. The messages of a partition keep their order in both.
     clock_slack_ms
         How much earlier than the previous message a message may be published, ms.
     transactions
-        ``committed``; ``readable``, which ends where Pulsar's reader would stop, in each partition; ``all``, with their state.
+        ``committed``; ``readable``, which stops where Pulsar's reader would stop, in each partition; ``all``, with their state.
     include_markers
-        Whether the broker's own markers are rows, too.
+        Whether the broker's markers are rows, too.
     private_keys, on_encrypted
         Keys for decryption; for messages without a key ``null`` leaves out the value, ``skip`` the message.
     on_corrupt
         ``skip`` leaves out damage, too large messages, entries in Kafka's format and missing ledgers, and reports them.
     check_checksums
-        Whether the CRC32C of every entry that has one is compared.
+        Whether to check the CRC32C of every entry that has one.
     max_message_bytes
         The largest message to decompress, or to join from chunks, bytes.
     values
         ``bytes``, unchanged; ``typed``: columns, by the topic's schemas (`Topic.schema_versions`); ``auto``: columns if there are schemas;
         ``json``: columns of JSON documents. Their type is inferred first, by reading all that the scan reads, unless ``schema_version``
-        gives it.
+        contains it.
     schema_version
-        The schema that values are read as: ``latest``; a number; a schema (an Avro one as in JSON, or a `SchemaInfo`); or ``each``, a
-        struct with a field for each version, as it was written. For JSON an Avro schema, or an Arrow type or schema, whose fields alone are
-        read.
+        The schema to read values as: ``latest``; a number; a schema (an Avro one as in JSON, or a `SchemaInfo`); or ``each``, a struct
+        with a field per version, for values as they were written. For JSON an Avro schema, or an Arrow type or schema, whose fields alone
+        are read.
     flatten
         Whether the fields of values are columns beside the others; those with the name of a message column are ``value_…``.
     on_undecodable
-        For values that contradict their schema, are not JSON, or whose schema is not known: ``raise``, ``null``, or ``skip`` the message.
+        For values that contradict their schema, are not JSON, or have an unknown schema: ``raise``, ``null``, or ``skip`` the message.
     threads
-        Threads that decode; None for one a core. The rows are the same.
+        Threads that decode; None for one per core. The rows are the same.
 
     """
 
@@ -166,7 +166,7 @@ class ScanOptions:
 
     @classmethod
     def of(cls, given: "ScanOptions | None" = None, **keywords: Any) -> "ScanOptions":  # noqa: ANN401  (those of `ScanKeywords`)
-        """Return the options of keywords, which replace those of ``given``; raises `InvalidOptionError` for an unknown name."""
+        """Return options from keywords, which replace those of ``given``; raises `InvalidOptionError` for an unknown name."""
         for name in keywords:
             if name not in SCAN_OPTIONS:
                 raise InvalidOptionError.unknown(name, SCAN_OPTIONS)
@@ -186,7 +186,7 @@ class ScanOptions:
 
     @property
     def described(self) -> dict[str, Any]:
-        """What decides the rows besides columns, values and the contents of keys, as JSON values."""
+        """All options that affect the rows, except columns, values and the contents of keys, as JSON values."""
         where = None if self.where is None else sha256(pickle.dumps(self.where)).hexdigest()
         names = (
             "clock_slack_ms",
@@ -212,11 +212,11 @@ class ScanOptions:
         return replace(self, values="bytes", schema_version="latest", flatten=False, on_undecodable="raise")
 
     def of_messages(self) -> "ScanOptions":
-        """Return those options alone that one message has, whatever rows are wanted."""
+        """Return only the options that apply to one message."""
         return ScanOptions(**{name: getattr(self, name) for name in OF_MESSAGES})
 
     def require_of_parts(self) -> None:
-        """Raise `InvalidOptionError` for options that a part of a topic, such as a file of the tree or a task's share, cannot have."""
+        """Raise `InvalidOptionError` for options that a part of a topic, such as a mounted file or a task's share, cannot have."""
         if self.transactions == "readable":
             raise InvalidOptionError(
                 "readable messages end at the first open transaction of the whole topic, which is not known for a part of it; use it with "
@@ -227,7 +227,7 @@ class ScanOptions:
             raise InvalidOptionError("is of a whole topic, not of parts that are read alone", key=f"limit={self.limit}")
 
     def require_of_files(self) -> None:
-        """Raise `InvalidOptionError` for options that tables as files cannot have: a damaged one must not look whole."""
+        """Raise `InvalidOptionError` for options that tables as files cannot have: a damaged one must not appear whole."""
         self.require_of_parts()
         if self.on_undecodable == "skip":
             raise InvalidOptionError(

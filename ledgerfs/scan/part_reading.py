@@ -1,7 +1,7 @@
-"""A topic, a partition, or a part of one, read as batches of the message table.
+"""Read a topic, a partition, or a part of one, as batches of the message table.
 
-Ledgers come in the order of the topic and entries in the order of the ledger, so messages do too. Entries that a reader of Pulsar would not
-see (markers, messages of transactions that were not committed) are left out unless they are wanted.
+Ledgers are read in the order of the topic and entries in the order of the ledger, so messages are as well. Entries that Pulsar's readers
+skip (markers, messages of transactions that were not committed) are left out unless they are requested.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,30 +36,30 @@ from ledgerfs.scan.where_bounds import Bounds
 from ledgerfs.storage.ordered_map import ordered_map
 
 _AHEAD = 2
-"""Portions that are decoded, or wait for that, for each thread."""
+"""Portions per thread that are decoded, or wait for that."""
 
 _LARGE = 16 << 20
-"""Bytes of a portion that is decoded alone: of a large message, of which several would take too much memory."""
+"""Bytes of a portion that is decoded alone: of a large message, since several would need too much memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPart:
-    """A topic, or a partition, and which of its entries are read.
+    """A topic, or a partition, and the entries of it to read.
 
     Attributes
     ----------
     topic
         Its name.
     ledgers, reach
-        All its ledgers, and which of their entries are read, None for all. Others are read only for the messages of these: for earlier
-        parts of chunked messages, and later outcomes of transactions. A chunked message belongs to its last part, so parts of a topic that
-        do not overlap never have the same message.
+        All its ledgers, and the entries of them to read, None for all. Others are read only for the messages of these: for earlier parts of
+        chunked messages, and later outcomes of transactions. A chunked message belongs to its last part, so parts of a topic that do not
+        overlap never contain the same message.
     missing
-        Its ledgers that cannot be read.
+        Its unreadable ledgers.
     skips_refused
-        Whether ledgers that the store refuses are left out, and reported (``on_unreadable="skip"``).
+        Whether to skip and report ledgers for which the store refuses access (``on_unreadable="skip"``).
     limits
-        Limits of the publish times of each ledger; None to find them from the ledgers when they are needed.
+        Limits of the publish times of each ledger; None to find them from the ledgers when needed.
     outcomes
         Outcomes of transactions that earlier reads of the same ledgers found; each read adds its own.
 
@@ -75,14 +75,14 @@ class TopicPart:
 
     @classmethod
     def of(cls, managed_ledger: str | None, ledgers: Sequence[LedgerReader], catalog: Catalog) -> Self:
-        """Return a topic as a catalog has it; ``ledgers`` are those that it can read."""
+        """Return a topic from a catalog; ``ledgers`` are its readable ones."""
         missing = catalog.missing_of(managed_ledger)
         return cls(topic_of(managed_ledger), ledgers, missing, skips_refused=catalog.skips_refused)
 
 
 @dataclass(frozen=True, slots=True)
 class _Decoded:
-    """Messages of some entries, and what was left out before them and of them."""
+    """Messages of some entries, and reports of skipped entries before them and among them."""
 
     rows: pa.RecordBatch | None
     skipped: Sequence[Skipped] = ()
@@ -98,12 +98,12 @@ class PartReading:
 
     Parameters
     ----------
-    options, columns
+    The options of the scan, and the columns of the message table to read.
         Those of the scan, and the columns of the message table to read.
-    ledger_ids
+    A range of ids; other ledgers have no requested rows.
         A range of ids; other ledgers have no wanted rows.
     report
-        To which the read adds what it leaves out.
+        The read adds skipped entries to it.
     on_read
         Called with the bytes of entries as they are read, to show progress.
 
@@ -128,7 +128,7 @@ class PartReading:
         self._skips = options.on_corrupt == "skip"
         self._outcomes = TransactionOutcomes(part.ledgers, part.outcomes, is_damage_skipped=self._skips)
         self._decoder = TopicDecoder(part.topic, decode_options(options, columns), decrypt, self._outcomes.state_of)
-        # Known states of transactions are those of the entries walked last, and decryptors keep keys.
+        # States of transactions are cached for the entries of the last walk only, and decryptors cache keys.
         self._lacks_chunks = False
         self._is_serial = decrypt is not None or "txn_state" in columns
 
@@ -151,7 +151,7 @@ class PartReading:
             add_undecodable(self._report.undecodable, one)
 
     def _jobs(self, pruned: Pruned) -> Iterator[_Job]:
-        """Yield the work of decoding, in order; each piece returns some rows."""
+        """Yield the jobs of decoding, in order; each returns some rows."""
         decoder, outcomes, ledgers = self._decoder, self._outcomes, self._part.ledgers
         start, stop = pruned.reach
         decoder.chunks.earlier = EarlierChunks(ledgers, start, decoder)
@@ -178,7 +178,7 @@ class PartReading:
         self._report.bases.append(self._basis(met, outcomes.sources))
 
     def _job(self, batch: EntryBatch, ledger_id: int, entries: Int64Table, keep: Mask) -> _Job:
-        """Return the decoding of some entries; done at once for those that depend on others."""
+        """Return the job of decoding some entries; a finished one for entries that depend on others."""
         decoder = self._decoder
         if self._is_serial or (entries[Meta.CHUNKS][keep] > 1).any() or _size_of(entries, keep) > _LARGE:
             return self._taken(decoder.decode(batch, ledger_id, entries, keep))
@@ -191,7 +191,7 @@ class PartReading:
         return decode
 
     def _taken(self, rows: pa.RecordBatch | None = None) -> _Job:
-        """Return a piece of work that is done: some rows, and what the decoder left out so far."""
+        """Return a finished job: some rows, and the decoder's reports so far."""
         decoder, incomplete = self._decoder, self._decoder.chunks.incomplete
         done = _Decoded(rows, decoder.skipped[:], incomplete[:], decoder.undecodable[:])
         self._lacks_chunks |= bool(incomplete)
@@ -200,12 +200,12 @@ class PartReading:
         return lambda: done
 
     def _gives_up(self) -> bool:
-        """End the reading at the end of the topic; return whether a chunked message was waiting for parts."""
+        """Finish reading at the end of the topic; return whether a chunked message was waiting for parts."""
         before = len(self._decoder.chunks.incomplete)
         return len(self._decoder.chunks.finish()) > before
 
     def _leave_out_transactions(self, place: Place, batch: EntryBatch, entries: Int64Table, keep: Mask) -> bool:
-        """Keep the messages of wanted transactions only; return whether the first open one ends the reading."""
+        """Keep only the messages of requested transactions; return whether the first open one stops the reading."""
         transactions, outcomes = self._options.transactions, self._outcomes
         rows = rows_in_transactions(entries, keep)
         if not rows.size or (transactions == "all" and "txn_state" not in self._decoder.schema.names):
@@ -224,13 +224,13 @@ class PartReading:
         wanted = Reach.of(range(len(part.ledgers))) if part.reach is None else part.reach
         narrowed = self._with_ids(wanted)
         found = TimePruning(part.ledgers, narrowed, times_of(options), part.limits, options.check_checksums).pruned()
-        # An open transaction before the range of time ends readable messages, too.
+        # An open transaction before the range of time stops readable messages, too.
         return (
             replace(found, reach=Reach(wanted.start, found.reach.stop)) if options.transactions == "readable" else found
         )
 
     def _with_ids(self, reach: Reach) -> Reach:
-        """Return the entries of ledgers with wanted ids."""
+        """Return the entries of ledgers in the range of ids."""
         first, end = self._ledger_ids.start, self._ledger_ids.end
         if first is None and end is None:
             return reach
@@ -241,7 +241,7 @@ class PartReading:
         return Reach(max(reach.start, Place(kept[0], 0)), min(reach.stop, Place(kept[-1] + 1, 0)))
 
     def _basis(self, found: Unsettled, marked_by: set[int]) -> Basis:
-        """Return the ledgers that the rows depend on, by what reading them found."""
+        """Return the ledgers that the rows depend on, by the results of reading them."""
         ledgers, reach = self._part.ledgers, self._part.reach
         numbers = range(len(ledgers)) if reach is None else reach.ledgers
         if not numbers:
@@ -249,7 +249,7 @@ class PartReading:
         own = [ledgers[number].ref.ledger_id for number in numbers]
         joined = set(self._joined_ids(numbers[-1], found.joined_since))
         if joined.issubset(own) and joined and len(joined) == own[-1] - min(joined) + 1:
-            # There is no id between theirs for another ledger.
+            # No id lies between theirs for another ledger.
             found = replace(found, joined_since=None)
         sources = marked_by | joined
         before = ledgers[numbers[0] - 1].ref.ledger_id if found.open_transactions and numbers[0] else 0
@@ -263,7 +263,7 @@ class PartReading:
 
 
 def _size_of(entries: Int64Table, keep: Mask) -> int:
-    """Return about how many bytes the messages of some entries have, by what these claim."""
+    """Return about how many bytes the messages of some entries have, by the sizes in their metadata."""
     stored = entries[Meta.PAYLOAD_END] - entries[Meta.PAYLOAD_AT]
     return int(np.where(entries[Meta.COMPRESSION] == 0, stored, entries[Meta.UNCOMPRESSED_SIZE])[keep].sum())
 
@@ -282,7 +282,7 @@ def decode_options(options: ScanOptions, columns: Sequence[str]) -> DecodeOption
 
 
 def decrypt_with(options: ScanOptions) -> Decrypt | None:
-    """Return what decrypts payloads; None without private keys."""
+    """Return the decryption of payloads; None without private keys."""
     if options.private_keys is None:
         return None
     # This imports cryptography, an extra that only encrypted topics need.

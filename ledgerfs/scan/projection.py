@@ -1,4 +1,4 @@
-"""The columns of a scan's rows, the condition on them, and what has to be read and decoded for both."""
+"""Choose the columns of a scan's rows, the condition on them, and the columns to read and decode for both."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,26 +16,26 @@ from ledgerfs.scan.shown_values import ShownValues
 from ledgerfs.scan.where_bounds import Bounds, bounds_of
 
 DecodeValues = Callable[[pa.RecordBatch], tuple[pa.Array, Mask | None]]
-"""Returns the values of a batch, and which of its rows are kept; None for all."""
+"""Returns the values of a batch, and a mask of the rows to keep; None for all."""
 
 _COUNTED = "ledger_id"
-"""The column that is read where none is wanted: it costs almost nothing, and rows are counted by it."""
+"""The column to read if none is requested: it costs almost nothing, and allows counting rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """How batches of the message table become rows.
+    """Turns batches of the message table into rows.
 
     Attributes
     ----------
     schema
         Names and types of the columns of rows.
     read
-        Columns of the message table that are read.
+        Columns of the message table to read.
     values
-        How values become columns, if they have to; None for bytes.
+        The value format as columns, if they are needed; None for bytes.
     condition
-        Which rows are wanted; None for all.
+        Selects the rows; None for all.
     on_messages
         Whether the condition needs no values as columns.
     times, ledger_ids
@@ -53,11 +53,11 @@ class Projection:
     _names: tuple[str, ...]
     """The names of the columns of rows in `_table`."""
     _table: pa.Schema
-    """All columns that conditions can name, or those that are needed of them."""
+    """All columns that conditions can contain, or those of them that are needed."""
 
     @classmethod
     def of(cls, options: ScanOptions, values: ShownValues | None) -> Self:
-        """Return the projection of a scan whose values are shown so; raises `InvalidOptionError` for an unknown column."""
+        """Return the projection of a scan with this value format; raises `InvalidOptionError` for an unknown column."""
         table, fields = _all_columns(values)
         names, wanted = _wanted(asked_columns(options), table, fields, values)
         if len(set(wanted.names)) < len(wanted):
@@ -79,7 +79,7 @@ class Projection:
 
     @property
     def is_count(self) -> bool:
-        """Whether rows are only counted: they have no columns, and no condition."""
+        """Whether rows are only counted: without columns or a condition."""
         return self.read == (_COUNTED,) and not self._table.names
 
     def rows(
@@ -87,7 +87,7 @@ class Projection:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of batches with the columns `read`, ``limit`` at most.
 
-        Values of further ones are not decoded, unless values decide which rows are wanted: then some are, at most twice as many as before.
+        Values of further rows are not decoded, unless the condition needs values: then some are, at most twice as many as before.
         """
         left = size = limit
         for read in batches if limit != 0 else ():
@@ -103,7 +103,7 @@ class Projection:
                     left -= made.num_rows
                     if not left:
                         return
-                    # A rare row is found in few steps.
+                    # So a rare row is found in few steps.
                     size = max(left, 2 * part.num_rows)
 
     def _made(self, batch: pa.RecordBatch, decode: DecodeValues | None) -> pa.RecordBatch:
@@ -120,7 +120,7 @@ class Projection:
         if self.condition is not None and not self.on_messages:
             table = table.filter(self.condition)
         if not self._names:
-            # Rows without columns are rows, too.
+            # Rows without columns still count.
             return table.select([])
         return pa.RecordBatch.from_arrays([table[name] for name in self._names], schema=self.schema)
 
@@ -138,7 +138,7 @@ def condition_of(options: ScanOptions) -> pc.Expression | None:
 
 
 def needs_values(options: ScanOptions) -> bool:
-    """Whether the rows of a scan depend on what values are decoded to, before the type of these is known."""
+    """Whether the rows of a scan depend on decoded values, before their type is known."""
     names = asked_columns(options)
     if options.on_undecodable == "skip" or any(name == "value" or name not in MESSAGE_SCHEMA.names for name in names):
         return True
@@ -150,14 +150,14 @@ def needs_values(options: ScanOptions) -> bool:
 
 
 def env_names(values: ShownValues) -> tuple[str, ...]:
-    """Return the names by which conditions, and ``columns``, know what values become."""
+    """Return the column names of values, as in conditions and ``columns``."""
     if not values.is_flat:
         return ("value",)
     return tuple(columns_of_fields(values.type, [one for one in MESSAGE_SCHEMA if one.name != "value"]))
 
 
 def asked_columns(options: ScanOptions) -> tuple[str, ...]:
-    """Return the columns of a scan by the names that users give; ``value`` may become several."""
+    """Return the columns of a scan by the names that users write; ``value`` may become several."""
     if isinstance(options.columns, str):
         raise InvalidOptionError("expected a list of names, not a text", key=f"columns={options.columns!r}")
     if options.columns is None:
@@ -166,7 +166,7 @@ def asked_columns(options: ScanOptions) -> tuple[str, ...]:
 
 
 def _all_columns(values: ShownValues | None) -> tuple[pa.Schema, frozenset[str]]:
-    """Return all columns that there are, and which of them are made of values."""
+    """Return all columns, and the names of those that are made of values."""
     if values is None:
         return MESSAGE_SCHEMA, frozenset()
     names = env_names(values)
@@ -198,7 +198,7 @@ def _wanted(
 
 
 def _names_in(condition: pc.Expression, table: pa.Schema) -> tuple[str, ...]:
-    """Return the columns that a condition names: those without which pyarrow refuses it; raises `InvalidOptionError` if it always does."""
+    """Return the columns in a condition: pyarrow refuses it without them; raises `InvalidOptionError` if it always does."""
     reason = _refusal(condition, table)
     if reason is not None:
         raise InvalidOptionError(f"{reason}; there are {', '.join(table.names)}", key="where")

@@ -1,4 +1,4 @@
-"""Columns of the message table as Python values, for few rows that people look at."""
+"""Convert columns of the message table to Python values, for few rows that people read."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from ledgerfs.catalog.time_arguments import time_of
 
 
 def python_values(column: pa.Array) -> list[Any]:
-    """Return a column's values; a time outside Python's calendar, which Arrow's has, is None."""
+    """Return a column's values; a time outside Python's calendar (Arrow's is larger) is None."""
     if not pa.types.is_timestamp(column.type):
         values: list[Any] = column.to_pylist()
         return values

@@ -1,4 +1,4 @@
-"""Entries with wrong checksums are read once more before they count as damaged: a bit may have flipped on the way, or in a cache."""
+"""Reread entries with wrong checksums once before they count as damaged: a bit may have flipped on the way, or in a cache."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from ledgerfs.scan.topic_entries import Place
 
 
 class Walked(NamedTuple):
-    """Entries whose metadata was walked: the place of the first one, and what `TopicDecoder.walk` returns."""
+    """Entries after a walk of their metadata: the place of the first one, and the result of `TopicDecoder.walk`."""
 
     place: Place
     batch: EntryBatch
@@ -44,7 +44,7 @@ def walk_entries(
 
 
 def _walk(decoder: TopicDecoder, ledger: LedgerReader, batch: EntryBatch) -> tuple[Int64Table, Mask] | None:
-    """Return what a walk returns; None if an entry is damaged, and the store can be asked once more."""
+    """Return the result of a walk; None if an entry is damaged, and a second read is possible."""
     told = len(decoder.skipped)
     try:
         walked = decoder.walk(batch, ledger.ref.ledger_id)

@@ -1,6 +1,6 @@
 """A topic, or some ledgers of it, as a table: a stream of Arrow record batches of bounded size.
 
-A partitioned topic is a table of several parts, one after the other or merged by publish time. Each part is read by itself: chunked
+A partitioned topic is a table of several parts, one after the other or merged by publish time. Each part is read separately: chunked
 messages are joined, and outcomes of transactions are found, within a partition.
 """
 
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """A table that each iteration reads; nothing of it changes.
+    """An immutable table; each iteration reads it again.
 
     It is an Arrow stream (``__arrow_c_stream__``): ``pa.table(scan)``, ``pl.DataFrame(scan)``. Memory is bounded by a few windows of 8 MiB
-    and what they decompress to, however long the topic is; for each partition, if partitions are merged.
+    and their decompressed contents, for a topic of any length; for each partition, if partitions are merged.
 
-    Every method that reads accepts a `ScanReport`, and fills it in with what this read left out.
+    Every method that reads accepts a `ScanReport`, and adds to it what this read has skipped.
 
     Attributes
     ----------
@@ -52,11 +52,11 @@ class Scan:
     parts
         The topic, or its partitions by their numbers, from one catalog.
     options
-        What is read, and how.
+        The options of the scan.
     values
-        How values become columns; None for bytes, and for values that are not read.
+        The value format as columns; None for bytes, and for values that are not read.
     projection
-        The columns of rows, and what is read for them.
+        The columns of rows, and those to read for them.
     decrypt
         Decrypts payloads; None without private keys.
     on_read
@@ -80,7 +80,7 @@ class Scan:
         return list(names_shown(self))
 
     def _repr_html_(self) -> str:
-        """Return the schema as HTML; nothing is read."""
+        """Return the schema as HTML; reads nothing."""
         return html_table(repr(self), ("column", "type"), ((one.name, one.type) for one in self.schema))
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -93,7 +93,7 @@ class Scan:
 
     @property
     def missing(self) -> tuple[MissingLedger, ...]:
-        """Ledgers that cannot be read. Unless ``on_corrupt`` is ``skip``, a read raises `MissingLedgerError` before its first row."""
+        """Unreadable ledgers. Unless ``on_corrupt`` is ``skip``, a read raises `MissingLedgerError` before its first row."""
         return tuple(one for part in self.parts for one in part.missing)
 
     def batches(self, report: ScanReport | None = None) -> Iterator[pa.RecordBatch]:
@@ -110,7 +110,7 @@ class Scan:
         report.is_whole = self.options.limit is None
 
     def _messages(self, report: ScanReport) -> Iterator[pa.RecordBatch]:
-        """Read the columns of messages that the rows need."""
+        """Read the columns of messages that are needed for the rows."""
         options, columns = self._narrowed(), self.projection.read
         if options is None:
             return iter(())
@@ -142,7 +142,7 @@ class Scan:
     def count(self, report: ScanReport | None = None) -> int:
         """Return the number of rows. Raises as `batches`.
 
-        No column is built, and nothing decompressed or decrypted, unless a condition needs it, or ``on_undecodable="skip"``. So encrypted
+        Builds no column, and decompresses and decrypts nothing, unless a condition needs it, or ``on_undecodable="skip"``. So encrypted
         messages are counted without their keys, too, unless ``on_encrypted`` is ``null`` or ``skip``.
         """
         counted = self.with_columns(())
@@ -188,7 +188,7 @@ class Scan:
         )
 
     def rows(self, report: ScanReport | None = None) -> "Iterator[Message]":
-        """Yield the rows as `Message` objects, which have all columns of the message table: for few rows, not for speed."""
+        """Yield the rows as `Message` objects with all columns of the message table: for few rows, not for speed."""
         from ledgerfs.scan.message_by_id import COLUMNS, Message  # only for this
 
         values = None if self.values is None else replace(self.values, flatten=False)
@@ -211,10 +211,10 @@ def make_scan(
     options: ScanOptions,
     schemas: Callable[[], TopicSchemas] = TopicSchemas,
 ) -> Scan:
-    """Return a scan; ``schemas`` is called for those of the topic if values are read by them.
+    """Return a scan; calls ``schemas`` for those of the topic if they are needed to read values.
 
-    If the type of JSON documents is to be inferred, all that the scan reads is read for it. Raises `InvalidOptionError` for an invalid
-    column or condition, and as `typed_values` and `json_values`.
+    To infer the type of JSON documents, reads all that the scan reads. Raises `InvalidOptionError` for an invalid column or condition, and
+    as `typed_values` and `json_values`.
     """
     shown = shown_values(topic, options, schemas)
     if shown is not None and shown.source.awaits_values:
@@ -223,14 +223,14 @@ def make_scan(
 
 
 def scan_of(topic: str, parts: Sequence[TopicPart], options: ScanOptions, shown: ShownValues | None) -> Scan:
-    """Return a scan whose values are shown so, which was found out before; raises `InvalidOptionError`."""
+    """Return a scan with a known value format; raises `InvalidOptionError`."""
     return Scan(topic, tuple(parts), options, shown, Projection.of(options, shown), decrypt_with(options))
 
 
 def shown_values(
     topic: str, options: ScanOptions, schemas: Callable[[], TopicSchemas] = TopicSchemas
 ) -> ShownValues | None:
-    """Return how a scan shows values, None for bytes; of JSON documents the type may still have to be inferred (`learned_values`)."""
+    """Return the value format of a scan, None for bytes; the type of JSON documents may have to be inferred (`learned_values`)."""
     match options.values:
         case "bytes":
             return None
@@ -241,7 +241,7 @@ def shown_values(
 
 
 def learned_values(shown: ShownValues, topic: str, parts: Iterable[TopicPart], options: ScanOptions) -> ShownValues:
-    """Return how values are shown, with the type of all documents that a scan with these options reads; raises as that scan."""
+    """Return the value format with the type of all documents that a scan with these options reads; raises as that scan."""
     bare = replace(options.with_bytes(), columns=("value",), where=None, limit=None, order="partition")
     most = options.limit if options.where is None else None
     return shown.learned(make_scan(topic, tuple(parts), bare), most)

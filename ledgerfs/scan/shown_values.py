@@ -1,4 +1,4 @@
-"""How a scan shows values that become columns, whatever they are decoded by."""
+"""The value format of a scan with values as columns, for all decoders."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from ledgerfs.formats.array_types import Int64
 from ledgerfs.scan.options import OnUndecodable
 
 IDENTITY = ("ledger_id", "entry_id", "batch_index")
-"""Columns that a message is named by."""
+"""Columns that identify a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +20,13 @@ class Failure:
     Attributes
     ----------
     version
-        The number of the schema that they name; None for none.
+        The schema version in the messages; None for none.
     reason
-        Why, in words that follow the name of a message.
+        The reason, as text to append to the name of a message.
     rows
         Numbers of rows of the batch, ascending.
     is_error
-        False for values that no schema is named for: they are null, and no error.
+        False for values without a schema: they are null, and not an error.
 
     """
 
@@ -37,15 +37,15 @@ class Failure:
 
 
 Decoding = Callable[[pa.RecordBatch], tuple[pa.Array, Sequence[Failure]]]
-"""Returns the values of a batch that has the columns needed, a row each, and which of them could not be decoded."""
+"""Returns the values of a batch with the needed columns, one per row, and the failures."""
 
 
 class ValueSource(Protocol):
-    """What tells how values are decoded: schemas of a topic, or that they are JSON."""
+    """The decoder of values: schemas of a topic, or JSON."""
 
     @property
     def type(self) -> pa.DataType:
-        """What values become."""
+        """The type of the values."""
         ...
 
     @property
@@ -55,23 +55,23 @@ class ValueSource(Protocol):
 
     @property
     def described(self) -> Mapping[str, Any]:
-        """What decides how values become columns, as JSON values: equal only for what makes the same columns of the same values."""
+        """All that affects the columns of values, as JSON values: equal only for sources that make the same columns of the same values."""
         ...
 
     @property
     def learned_options(self) -> Mapping[str, Any]:
-        """Arguments of `Topic.scan` in whose place others stand by what `learned` has seen: with them nothing is read for the type."""
+        """Arguments of `Topic.scan` that fix the inferred type (`learned`), so that no values are read to infer it again."""
         ...
 
     @property
     def awaits_values(self) -> bool:
-        """Whether the type is not known before `learned` has seen the values."""
+        """Whether the type is unknown until `learned` has read the values."""
         ...
 
     def learned(
         self, batches: Iterable[pa.RecordBatch], rows: int | None, on_undecodable: OnUndecodable
     ) -> "ValueSource":
-        """Return a source whose type is that of the values of some batches with the column ``value``: of the first ``rows``."""
+        """Return a source with the type of the values in some batches with the column ``value``: of the first ``rows``."""
         ...
 
     def decoding(self) -> Decoding:
@@ -81,12 +81,12 @@ class ValueSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ShownValues:
-    """How a scan shows values.
+    """The value format of a scan.
 
     Attributes
     ----------
     source
-        What decodes them.
+        The decoder of values.
     flatten
         Whether the fields of a struct are columns beside the others.
 
@@ -98,7 +98,7 @@ class ShownValues:
 
     @property
     def type(self) -> pa.DataType:
-        """What values become."""
+        """The type of the values."""
         return self.source.type
 
     @property
@@ -108,21 +108,21 @@ class ShownValues:
 
     @property
     def described(self) -> dict[str, Any]:
-        """What decides how values become columns, as JSON values."""
+        """All that affects the columns of values, as JSON values."""
         return {**self.source.described, "flatten": self.flatten, "on_undecodable": self.on_undecodable}
 
     def learned(self, batches: Iterable[pa.RecordBatch], rows: int | None = None) -> "ShownValues":
-        """Return the same with the type of the values of some batches with the column ``value``: of the first ``rows``, None for all.
+        """Return the same with the type of the values in some batches with the column ``value``: of the first ``rows``, None for all.
 
         With ``on_undecodable="skip"`` values that are not JSON do not count.
         """
         return replace(self, source=self.source.learned(batches, rows, self.on_undecodable))
 
     def columns_for(self, wanted: Sequence[str]) -> tuple[str, ...]:
-        """Return the columns that have to be read for those that are wanted."""
+        """Return the columns to read for the requested ones."""
         needed = (*IDENTITY, *self.source.needed)
         return (*wanted, *(name for name in needed if name not in wanted))
 
     def columns_of(self, values: pa.Array) -> list[pa.Array]:
-        """Return the columns that values become."""
+        """Return the columns of the values."""
         return list(values.flatten()) if self.is_flat else [values]

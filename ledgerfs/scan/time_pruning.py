@@ -1,10 +1,10 @@
-"""Which entries of a topic can be in a range of time, found without reading those that cannot.
+"""Find the entries of a topic that can be in a range of time, without reading the others.
 
-Whole ledgers are left out by their times in the catalog (`ledgerfs.catalog.ledger_times`): all before the first that may have messages of
-the range, and all after the last. Of these two, blocks are left out: a ledger that a broker wrote is nearly ordered by time, so the publish
-time of a block's first entry, which costs one small read, limits those before and after it. The blocks are bisected by such reads until the
-rest is not worth another one. An imported ledger may have any order, and is read whole. Reading too much is never wrong, since rows are
-filtered; anything uncertain (damage, times of other clusters) leaves nothing out.
+Whole ledgers are pruned by their times in the catalog (`ledgerfs.catalog.ledger_times`): all before the first that may have messages of
+the range, and all after the last. In these two, blocks are pruned: a ledger that a broker wrote is nearly ordered by time, so the publish
+time of a block's first entry, which costs one small read, limits those before and after it. Such reads bisect the blocks until the rest is
+not worth another one. An imported ledger may have any order, and is read whole. Reading too much is never wrong, since rows are filtered;
+uncertain times (damage, other clusters) prune nothing.
 """
 
 from bisect import bisect_right
@@ -31,14 +31,14 @@ _WORTH_A_GLANCE = 2 << 20
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What is left of some entries.
+    """The result of pruning.
 
     Attributes
     ----------
     reach
         The entries that can be in the range of time.
     is_by_others
-        Whether a ledger was left out because of what other ledgers tell: any ledger that is uploaded later may change that.
+        Whether a ledger was pruned because of other ledgers' times: any ledger that is uploaded later may change that.
 
     """
 
@@ -48,18 +48,18 @@ class Pruned:
 
 @dataclass(frozen=True, slots=True)
 class TimePruning:
-    """Cuts ledgers to a range of time.
+    """Prunes ledgers by a range of time.
 
     Attributes
     ----------
     ledgers
         All ledgers of the topic.
     part
-        The entries to consider.
+        The entries to prune.
     limits
         Limits of the publish times of all ledgers; None to find them from the ledgers.
     check_checksums
-        Whether a publish time is trusted only if its entry's CRC32C is right.
+        Whether a publish time is only valid if its entry's CRC32C is right.
 
     """
 
@@ -83,7 +83,7 @@ class TimePruning:
         start, stop = self._start(ledgers, limits), self._stop(ledgers, limits)
         is_by_others = (
             bool(np.any((by_others < ledgers.start) | (by_others >= ledgers.stop)))
-            # The block that tells is in another ledger of these, before or after the whole ones that it leaves out.
+            # The deciding block is in another ledger of these, before or after the whole ones that it prunes.
             or start.number > ledgers.start
             or stop.number < ledgers[-1]
         )
@@ -95,7 +95,7 @@ class TimePruning:
         first, high = ledgers.start, ledgers.start + 1
         if self.times.start_ms is None or not self.ledgers[first].ref.is_ordered:
             return Place(first, 0)
-        # Ledgers after it whose creation is unknown are searched with it.
+        # Later ledgers of unknown creation time are searched together with it.
         while (
             high in ledgers and limits.is_in_order[high - 1] and limits.is_in_order[high] and not limits.is_known[high]
         ):
@@ -151,7 +151,7 @@ class _Blocks:
         return low, high
 
     def _first_from(self, place: Place) -> int:
-        """Return the first block that does not begin before a place; 0, or the number of blocks, if that is in none of these ledgers."""
+        """Return the first block that does not begin before a place; 0, or the number of blocks, if that is outside these ledgers."""
         if place.number not in self.numbers:
             return 0 if place.number < self.numbers.start else self._starts[-1]
         start = self._starts[place.number - self.numbers.start]
@@ -160,16 +160,16 @@ class _Blocks:
         return start + int(np.searchsorted(self.ledgers[place.number].cuts(), place.entry))
 
     def tells(self, block: int, is_cut: Callable[[int], bool]) -> bool:
-        """Whether the time at which a block begins is known and ``is_cut``."""
+        """Whether the time at which a block begins is known and fulfils ``is_cut``."""
         row = bisect_right(self._starts, block) - 1
         ledger, number = self.ledgers[self.numbers[row]], block - self._starts[row]
         try:
             look = _look(ledger, number, _GLANCE, check_checksums=self.check_checksums)
             if not look.is_whole and (look.time_ms is None or is_cut(look.time_ms)):
-                # A damaged time must not hide a block: before it cuts, the whole entry has to be read, and sound.
+                # A damaged time must not hide a block: before it prunes, the whole entry has to be read, and valid.
                 look = _look(ledger, number, look.size, check_checksums=self.check_checksums)
         except (CorruptLedgerError, NotFoundError):
-            # Whoever reads it is told.
+            # Reading the entry later reports the error.
             return False
         return look.is_whole and look.time_ms is not None and is_cut(look.time_ms)
 

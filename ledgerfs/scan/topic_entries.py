@@ -30,7 +30,7 @@ class Reach(NamedTuple):
 
     @property
     def ledgers(self) -> range:
-        """The positions of the ledgers that it has entries of."""
+        """The positions of the ledgers with its entries."""
         return range(self.start.number, self.stop.number + (self.stop.entry > 0))
 
 
@@ -42,9 +42,9 @@ def read_entries(
 ) -> Iterator[tuple[Place, EntryBatch]]:
     """Yield the entries of ``reach`` a window at a time, each with the place of its first one.
 
-    The next ledger is fetched while the end of one is read. Damaged records raise `CorruptLedgerError`, unless there is a list
-    ``skipped``: then they are added to that, and reading goes on with the next split point. An object that the store refuses raises the
-    store's error, unless there is a list ``refused``: then the rest of its ledger is added to that, and the next ledger is read.
+    Fetches the next ledger while the end of one is read. Damaged records raise `CorruptLedgerError`; with a list ``skipped``, they are
+    added to that, and reading resumes at the next split point. If the store refuses an object, raises the store's error; with a list
+    ``refused``, adds the rest of its ledger to that, and reads the next ledger.
     """
     spans = [(number, span) for number, span in _spans(ledgers, reach, skipped) if span.first <= span.last]
     while spans:

@@ -1,9 +1,9 @@
-"""Outcomes of transactions: their markers may be in a later ledger than their messages, or not written yet.
+"""Find outcomes of transactions: their markers may be in a later ledger than their messages, or not written yet.
 
-The outcome of a message is that of the first marker of its transaction after it, however far away. If there is none up to the topic's end,
-it is that of the last marker before it, in its own ledger or the previous one: the end of a transaction may overtake its last
-messages, which follow soon after it. Without either, the transaction is open. All of that depends on the message's place in its topic,
-never on where reading began.
+The outcome of a message is that of the first marker of its transaction after it, at any distance. If there is none up to the topic's end,
+it is that of the last marker before it, in its own ledger or the previous one: the marker may overtake the transaction's last messages,
+which follow soon after it. Without either, the transaction is open. All of that depends on the message's place in its topic, never on
+where reading began.
 """
 
 import logging
@@ -28,14 +28,14 @@ OPEN = "open"
 """The state of a transaction without an outcome up to the topic's end."""
 
 MOST_OUTCOMES = 100_000
-"""Transactions whose outcomes are remembered while entries are read ahead; beyond that, only those of requested messages are.
+"""Most transactions whose outcomes are remembered while entries are read ahead; of others, only those of requested messages are.
 
-An open transaction has all entries read up to the topic's end. Messages whose outcomes were left out have entries read ahead again, from
-their own place.
+An open transaction requires reading all entries up to the topic's end. Messages whose outcomes were dropped require reading ahead again,
+from their own place.
 """
 
 _FAR_BYTES = 256 << 20
-"""Bytes of entries that are read ahead for one message before that is logged."""
+"""Bytes of entries to read ahead for one message before a warning is logged."""
 _FILTER_BYTES = 8 << 20
 _MOST_LEDGERS = 64
 _LEDGERS_BEFORE = 2
@@ -71,7 +71,7 @@ Known = MutableMapping[Transaction, tuple[TransactionOutcome, ...]]
 
 
 class TransactionOutcomes:
-    """The outcomes of transactions, for which entries are read ahead only as far as needed: a topic without transactions costs nothing.
+    """The outcomes of transactions; reads entries ahead only as far as needed, so that a topic without transactions costs nothing.
 
     Parameters
     ----------
@@ -87,8 +87,8 @@ class TransactionOutcomes:
     sources
         Ids of the ledgers with the markers of the requested outcomes.
     across
-        The least and the greatest id of the ledgers with requested messages and their markers, between which other ledgers may come with
-        further markers; None if there is no id between them.
+        The least and the greatest id of the ledgers with requested messages and their markers, between which other ledgers with more
+        markers may appear; None if there is no id between them.
 
     """
 
@@ -105,13 +105,13 @@ class TransactionOutcomes:
         self._left_out: _MayHave | None = None
         self._warned = False
         self._added = 0
-        # Of the messages that were looked for last.
+        # Of the messages in the last call of `look_ahead`.
         self._found: dict[tuple[Transaction, Position], TransactionOutcome] = {}
         self._without_end: dict[tuple[Transaction, Position], str] = {}
         self._markers: LRUCache[int, dict[Transaction, list[tuple[int, str]]]] = LRUCache(_LEDGERS_BEFORE)
 
     def look_ahead(self, place: Place, batch: "EntryBatch", entries: Int64Table, rows: EntryRows) -> None:
-        """Find the outcomes of the messages ``rows``; reads on from where the last call ended, at first from ``place``."""
+        """Find the outcomes of the messages ``rows``; reads on from where the last call stopped, at first from ``place``."""
         ledger_id = self._ledgers[place.number].ref.ledger_id
         positions = (Position(ledger_id, entry_id) for entry_id in batch.ids_of(rows).tolist())
         wanted = list(zip(transactions_at(entries, rows), positions, strict=True))
@@ -129,7 +129,7 @@ class TransactionOutcomes:
         }
 
     def state_of(self, transaction: Transaction, ledger_id: int, entry_id: int) -> str:
-        """Return ``committed``, ``aborted`` or `OPEN` for a message that `look_ahead` looked for."""
+        """Return ``committed``, ``aborted`` or `OPEN` for a message that was passed to `look_ahead`."""
         position = Position(ledger_id, entry_id)
         outcome = self._found.get((transaction, position))
         if outcome is None or outcome.state == OPEN:
@@ -170,7 +170,7 @@ class TransactionOutcomes:
         return {one for one in wanted if self._find(*one) is None}
 
     def _has_to_begin(self, unknown: Iterable[tuple[Transaction, Position]]) -> bool:
-        """Whether reading ahead begins at a message: for the first time, or since an outcome may have been left out."""
+        """Whether reading ahead starts at a message: for the first time, or because an outcome may have been dropped."""
         if self._ahead is None or self._added >= 2 * MOST_OUTCOMES:
             return True
         return self._left_out is not None and any(one in self._left_out for one, _ in unknown)
@@ -180,7 +180,7 @@ class TransactionOutcomes:
         self._ahead = self._entries_from(place)
         self._left_out = None
         if self._added >= MOST_OUTCOMES:
-            # Other scans may go by the known ones. What is open to the end is kept, since finding it again reads all.
+            # Other scans may use the known ones. Open transactions are kept, since finding them again reads all entries.
             kept = {
                 one: tuple(each for each in found if each.state == OPEN) for one, found in list(self._known.items())
             }
@@ -220,7 +220,7 @@ class TransactionOutcomes:
         return None
 
     def _take(self, place: Place, batch: "EntryBatch", wanted: Container[Transaction]) -> set[Transaction]:
-        """Remember the markers of wanted transactions among some entries, and others while there is room; return their transactions."""
+        """Remember the markers of requested transactions among some entries, and others while there is room; return their transactions."""
         ledger_id = self._ledgers[place.number].ref.ledger_id
         told = set()
         for row, transaction, state in outcomes_in(walk_metadata(batch)):
@@ -281,7 +281,7 @@ class TransactionOutcomes:
 
 
 class _MayHave:
-    """A set of transactions in little memory, which may also have some that were not added (a Bloom filter)."""
+    """A set of transactions in little memory, which may also contain some that were not added (a Bloom filter)."""
 
     __slots__ = ("_bits",)
 

@@ -1,4 +1,4 @@
-"""Values as columns by the schemas of their topic."""
+"""Decode values as columns by the schemas of their topic."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -22,16 +22,16 @@ _NEEDED = ("publish_time", "schema_version", "value")
 
 @dataclass(frozen=True, slots=True)
 class TypedValues:
-    """The schemas that values are decoded by. A `ValueSource`.
+    """The schemas to decode values with. A `ValueSource`.
 
     Attributes
     ----------
     schemas
         Those of the topic.
     wanted
-        The schema that all values are read as; None for a struct with a field for each version, as it was written.
+        The schema to read all values as; None for a struct with a field per version, as the values were written.
     type
-        What values become.
+        The type of the values.
 
     """
 
@@ -41,7 +41,7 @@ class TypedValues:
 
     @classmethod
     def of(cls, schemas: TopicSchemas, wanted: SchemaInfo | None) -> "TypedValues":
-        """Return it with the type that the schemas make; raises `InvalidSchemaError`."""
+        """Return the source with the type from the schemas; raises `InvalidSchemaError`."""
         fields = fields_of_each(schemas) if wanted is None else []
         if wanted is None and not fields and schemas.latest is not None:
             raise InvalidSchemaError(schemas.latest.schema.unreadable)
@@ -70,12 +70,12 @@ class TypedValues:
 
     @property
     def learned_options(self) -> Mapping[str, Any]:
-        """None."""
+        """Empty."""
         return {}
 
     @property
     def awaits_values(self) -> bool:
-        """False: the schemas tell the type."""
+        """False: the schemas contain the type."""
         return False
 
     def learned(
@@ -84,7 +84,7 @@ class TypedValues:
         rows: int | None,  # noqa: ARG002
         on_undecodable: OnUndecodable,  # noqa: ARG002
     ) -> "TypedValues":
-        """Return itself: the schemas give the type."""
+        """Return itself: the schemas contain the type."""
         return self
 
     def decoding(self) -> Decoding:
@@ -93,10 +93,10 @@ class TypedValues:
 
 
 def typed_values(topic: str, schemas: TopicSchemas, options: ScanOptions) -> ShownValues | None:
-    """Return how a scan shows values by schemas; None for bytes.
+    """Return the value format of a scan with schemas; None for bytes.
 
-    Raises `InvalidOptionError` for an invalid choice, and `UnknownSchemaError` if the topic has no schema that is known, and
-    `InvalidSchemaError`, which names the topic if the schema is not the user's own.
+    Raises `InvalidOptionError` for an invalid choice, `UnknownSchemaError` if no schema of the topic is known, and `InvalidSchemaError`,
+    which names the topic unless the schema is the user's.
     """
     latest, schema_version = schemas.latest, options.schema_version
     if options.values == "auto" and latest is None:
@@ -112,7 +112,7 @@ def typed_values(topic: str, schemas: TopicSchemas, options: ScanOptions) -> Sho
         case SchemaInfo():
             wanted = schema_version
         case dict():
-            # An Avro schema is JSON's, too; a type of another kind would leave it unread.
+            # An Avro schema fits JSON values, too; a type of another kind would leave it unread.
             kind = "JSON" if latest is not None and latest.schema.type == "JSON" else "AVRO"
             wanted = SchemaInfo(kind, json.dumps(schema_version).encode())
         case int() | "latest" | "each":

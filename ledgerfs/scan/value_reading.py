@@ -1,6 +1,6 @@
-"""Values of one iteration of a scan: the batches of the message table with columns for the bytes of values.
+"""Decode values in one iteration of a scan: batches of the message table with columns for the bytes of values.
 
-What cannot be decoded is null, left out or an error, and counted by version and reason.
+Values that cannot be decoded are null, skipped or an error, and counted by version and reason.
 """
 
 from collections.abc import Sequence
@@ -22,9 +22,9 @@ class ValueReading:
     Attributes
     ----------
     shown
-        How they are shown.
+        The value format.
     undecodable
-        What could not be decoded; this adds to it.
+        Values that could not be decoded; this adds to it.
 
     """
 
@@ -36,18 +36,18 @@ class ValueReading:
         self._decode = self.shown.source.decoding()
 
     def __call__(self, batch: pa.RecordBatch) -> tuple[pa.Array, Mask | None]:
-        """Return the values of a batch, and which of its rows are kept, None for all; raises `UndecodableValueError` if that is wanted."""
+        """Return the values of a batch, and a mask of the rows to keep, None for all; raises `UndecodableValueError` if so configured."""
         values, failures = self._decode(batch)
         return values, self._kept(failures, batch)
 
     def _kept(self, failures: Sequence[Failure], batch: pa.RecordBatch) -> Mask | None:
-        """Count what could not be decoded; return the rows to keep if some are left out."""
+        """Count values that could not be decoded; return the rows to keep if some are skipped."""
         on_undecodable = self.shown.on_undecodable
         errors = [(int(one.rows[0]), one.reason) for one in failures if one.is_error]
         if errors and on_undecodable == "raise":
             row, reason = min(errors)
             raise UndecodableValueError.of(_message_id(batch, row), reason)
-        # They come by their schemas; two of these may have one number and one reason.
+        # Failures are sorted by schema; two schemas may have one number and one reason.
         for one in sorted(failures, key=lambda one: int(one.rows[0])):
             first = _message_id(batch, int(one.rows[0]))
             add_undecodable(self.undecodable, Undecodable(one.version, one.reason, one.rows.size, first, one.is_error))

@@ -1,6 +1,6 @@
-"""Values of several versions of a schema as one array.
+"""Decode values of several versions of a schema to one array.
 
-A batch may have messages of several versions. They are decoded version by version, each to the type that is wanted, and put back in their
+A batch may have messages of several versions. They are decoded version by version, each to the requested type, and put back in their
 order.
 """
 
@@ -76,14 +76,14 @@ class ValuesByVersion:
                     yield self._without(batch, chosen, number, self._why_unknown(number, writer))
 
     def _by_number(self, versions: pa.Array) -> Iterator[tuple[int, Int64]]:
-        """Yield each number that messages name, with their rows; nearly all batches have one."""
+        """Yield each schema version in the messages, with its rows; nearly all batches have one."""
         common = common_number(versions)
         if common is None:
             return _rows_of_each(version_numbers(versions))
         return iter([(common, self._all_rows(len(versions)))])
 
     def _by_writer(self, known: Sequence[SchemaVersion], times: pa.Array) -> Iterator[tuple[int, Int64]]:
-        """Yield the place of each schema of one number that wrote messages, with their rows; nearly all batches have one."""
+        """Yield the place of each schema of one number that wrote some rows, with these rows; nearly all batches have one."""
         edges = pc.min_max(times)
         first, last = writers_of(known, _milliseconds(pa.array([edges["min"], edges["max"]])))
         if first == last != AMBIGUOUS:
@@ -91,7 +91,7 @@ class ValuesByVersion:
         return _rows_of_each(writers_of(known, _milliseconds(times)))
 
     def _all_rows(self, length: int) -> Int64:
-        """Return the numbers of all rows: the same memory again and again."""
+        """Return the numbers of all rows; reuses one array."""
         if self._rows.size < length:
             self._rows = np.arange(length)
         return self._rows[:length]
@@ -123,7 +123,7 @@ class ValuesByVersion:
         return f"its schema, version {number}, is not known: save it while the cluster lives (ledgerfs schemas save)"
 
     def _decoded(self, batch: pa.RecordBatch, rows: Int64, place: int) -> "_Group":
-        """Return rows that one schema wrote."""
+        """Return the decoded rows of one schema."""
         version = self.schemas.versions[place]
         decoder = self._decoder(place)
         if isinstance(decoder, str):
@@ -139,7 +139,7 @@ class ValuesByVersion:
     def _without(
         self, batch: pa.RecordBatch, rows: Int64, number: int, reason: str, *, is_error: bool = True
     ) -> "_Group":
-        """Return rows that no schema is known for: null, as tombstones are for another reason."""
+        """Return rows without a known schema: null, as tombstones are for another reason."""
         is_there = np.asarray(batch["value"].take(pa.array(rows)).is_valid())
         failed = {reason: rows[is_there]} if is_there.any() else {}
         return _Group(None if number < 0 else number, rows, None, failed, -1, is_error)
@@ -212,7 +212,7 @@ def _in_order(groups: list[_Group], kind: pa.DataType, length: int) -> pa.Array:
 def fields_of_each(schemas: TopicSchemas) -> list[tuple[str, SchemaVersion]]:
     """Return the versions by the names of their fields: ``v0``, ``v0_2`` for the second schema that had the number, ``any``.
 
-    Those whose definition is lost have none: no value is read by them.
+    Those whose definition is lost have none, since no value can be read with them.
     """
     named: dict[str, SchemaVersion] = {}
     for one in schemas.versions:

@@ -1,4 +1,4 @@
-"""Ranges that a condition implies: of publish times and ledger ids, outside of which it is true for no message."""
+"""Derive ranges from a condition: of publish times and ledger ids, outside of which no message matches it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,17 +16,17 @@ _LEAST, _GREATEST = -(1 << 62), 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """A range with a start and without its end; None for no limit."""
+    """A range with its start and without its end; None for no limit."""
 
     start: int | None = None
     end: int | None = None
 
 
 def bounds_of(where: pc.Expression, schema: pa.Schema, column: str) -> Bounds:
-    """Return the range of a column of integers or times (in its unit) that has all rows for which a condition can be true.
+    """Return the range of a column of integers or times (in its unit) that contains all rows for which a condition can be true.
 
     pyarrow decides whether a condition contradicts ``column < x``, as it prunes the files of a dataset. It may miss a contradiction, but
-    finds none that is not there, so that the range may be too wide and is never too narrow.
+    never finds a false one, so the range may be too wide and is never too narrow.
     """
     if column not in schema.names:
         return Bounds()
@@ -34,7 +34,7 @@ def bounds_of(where: pc.Expression, schema: pa.Schema, column: str) -> Bounds:
     name = pc.field(column)
 
     def has_rows_before(bound: int) -> bool:
-        # pyarrow knows no step between numbers: `x > 1` contradicts `x <= 1`, not `x < 2`.
+        # pyarrow treats numbers as continuous: `x > 1` contradicts `x <= 1`, not `x < 2`.
         return _is_possible(where, name <= pa.scalar(bound - 1, kind), schema)
 
     def has_rows_from(bound: int) -> bool:
@@ -46,7 +46,7 @@ def bounds_of(where: pc.Expression, schema: pa.Schema, column: str) -> Bounds:
 
 
 def _first(is_reached: Callable[[int], bool]) -> int:
-    """Return the first of all bounds for which something is true, which then is true for all greater ones."""
+    """Return the first of all bounds for which a predicate is true, which has to be true for all greater ones as well."""
     low, high = _LEAST, _GREATEST
     while low < high:
         middle = (low + high) // 2
@@ -55,12 +55,12 @@ def _first(is_reached: Callable[[int], bool]) -> int:
 
 
 def _is_possible(where: pc.Expression, known: pc.Expression, schema: pa.Schema) -> bool:
-    """Whether a condition can be true for rows for which another one is known to be."""
+    """Whether a condition can be true for rows for which another one is true."""
     files: Any = ds.ParquetFileFormat()
     fragment = files.make_fragment("of no file", LocalFileSystem(), partition_expression=known)
     dataset = ds.FileSystemDataset([fragment], schema, files, LocalFileSystem())
     try:
         return next(iter(dataset.get_fragments(where)), None) is not None
     except pa.ArrowException:
-        # A bound that a cast of the condition cannot hold: then it excludes nothing.
+        # The bound does not fit a cast in the condition: then it excludes nothing.
         return True

@@ -1,1 +1,1 @@
-"""Where the schemas of topics are from: a broker's admin API, what was saved of it beside the bucket, and what users give by hand."""
+"""Sources of topics' schemas: a broker's admin API, versions saved beside the bucket, and schemas that users set by hand."""

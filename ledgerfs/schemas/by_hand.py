@@ -1,4 +1,4 @@
-"""Schemas that users give by hand: a file with a definition, or the name of a type that needs none."""
+"""Read schemas that users set by hand: a file with a definition, or the name of a type that needs none."""
 
 import difflib
 import json
@@ -28,7 +28,7 @@ _INSTEAD = {
     "NONE": "values without a schema are bytes anyway",
     "PROTOBUF": "protobuf_native reads its payloads",
 }
-"""What is meant by other types of Pulsar's."""
+"""The alternative for each unsupported type of Pulsar's."""
 _PROTOBUF_SUFFIXES = frozenset({".desc", ".pb", ".protoset", ".proto"})
 _PROTOC_SECONDS = 60
 _LOGGED = re.compile(r"[IW]\d{4} |WARNING: All log messages")
@@ -42,7 +42,7 @@ def schema_by_hand(
     Parameters
     ----------
     kind
-        The type's name; None for what the file's suffix says: AVRO for ``.avsc``, PROTOBUF_NATIVE for ``.desc`` and ``.proto``.
+        The type's name; None for the type of the file's suffix: AVRO for ``.avsc``, PROTOBUF_NATIVE for ``.desc`` and ``.proto``.
     file
         For AVRO and JSON an Avro schema; for PROTOBUF_NATIVE a set of descriptors, or a ``.proto`` file, which needs protoc.
     message
@@ -53,9 +53,9 @@ def schema_by_hand(
     Raises
     ------
     InvalidOptionError
-        The type is unknown, or needs a file, or does not take one; the file cannot be read.
+        The type is unknown, or needs a file, or does not accept one; the file cannot be read.
     InvalidSchemaError
-        The file is no such definition.
+        The file is not such a definition.
 
     """
     name = _type_of(kind, file)
@@ -77,7 +77,7 @@ def schema_by_hand(
 
 
 def _sound(schema: SchemaInfo) -> SchemaInfo:
-    """Return a schema whose properties are such that values can be read; raises `InvalidSchemaError`."""
+    """Return a schema after checking that its properties allow reading values; raises `InvalidSchemaError`."""
     require_charset(schema.charset)
     _ = schema.avro_offset
     return schema
@@ -86,7 +86,7 @@ def _sound(schema: SchemaInfo) -> SchemaInfo:
 def schema_given(
     schema: SchemaInfo | Mapping[str, object] | str | os.PathLike[str] | None, kind: str | None
 ) -> SchemaInfo:
-    """Return the schema that a user gives in any form: itself, the JSON of an Avro schema, a file, or only the name of its type.
+    """Return a user's schema from any form: itself, the JSON of an Avro schema, a file, or only the name of its type.
 
     Raises as `schema_by_hand`.
     """
@@ -103,7 +103,7 @@ def schema_given(
 
 
 def avro_schema_given(data: bytes, kind: str | None) -> SchemaInfo:
-    """Return the schema whose definition is this JSON of an Avro schema, for AVRO or JSON; raises as `schema_by_hand`."""
+    """Return the schema for this JSON of an Avro schema, of type AVRO or JSON; raises as `schema_by_hand`."""
     parse_avro_schema(data)
     name = _type_of(kind or "AVRO", None)
     if name not in {"AVRO", "JSON"}:
@@ -112,7 +112,7 @@ def avro_schema_given(data: bytes, kind: str | None) -> SchemaInfo:
 
 
 def key_value_by_hand(key: SchemaInfo, value: SchemaInfo, *, is_separated: bool) -> SchemaInfo:
-    """Return the schema of pairs of two others; separated, the key is the key of the message."""
+    """Return the schema of pairs of two others; with ``is_separated``, the pair's key is the message's key."""
     data = {name: json.loads(part.data) if part.data else "" for name, part in (("key", key), ("value", value))}
     properties = {"kv.encoding.type": "SEPARATED" if is_separated else "INLINE"}
     for name, part in (("key", key), ("value", value)):
@@ -148,7 +148,7 @@ def _protobuf(file: Path, message: str | None) -> bytes:
 
 
 def _compiled(file: Path) -> bytes:
-    """Return the descriptors of a ``.proto`` file and of what it imports, from its folder or below."""
+    """Return the descriptors of a ``.proto`` file and of its imports, from its folder or below."""
     _read(file)
     protoc = _protoc()
     if not protoc:
@@ -169,13 +169,13 @@ def _compiled(file: Path) -> bytes:
 
 
 def _complaints(told: str) -> str:
-    """Return what protoc says in one line, without the log of its library, if there is anything else."""
+    """Return protoc's messages in one line, without the log of its library, if there is anything else."""
     lines = [line for line in told.splitlines() if not _LOGGED.match(line)]
     return " ".join((" ".join(lines) or told).split())
 
 
 def _protoc() -> list[str]:
-    """Return how protoc begins: of the system, or of grpcio-tools; nothing without any."""
+    """Return the command of protoc: of the system, or of grpcio-tools; empty without either."""
     found = shutil.which("protoc")
     if found is not None:
         return [found]
@@ -198,7 +198,7 @@ def _read(file: Path) -> bytes:
 
 @contextmanager
 def _naming(file: Path) -> Iterator[None]:
-    """Have errors name the file."""
+    """Add the file's name to errors."""
     try:
         yield
     except InvalidSchemaError as error:

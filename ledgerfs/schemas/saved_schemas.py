@@ -1,7 +1,7 @@
-"""Schemas that were saved as objects beside a bucket: in its own folder, or at any other place.
+"""Schemas saved as objects beside a bucket: in its own folder, or at any other place.
 
-Each version is an object of its own, which is never changed and never removed, so two that save at once lose nothing of each other, and one
-that is interrupted leaves whole versions. Every call lists the objects anew; what is there and cannot be read is an error, not "no schema".
+Each version is a separate object, which is never changed or removed, so concurrent writers lose nothing, and an interrupted one leaves
+whole versions. Every call lists the objects again; an unreadable object is an error, not "no schema".
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,37 +32,37 @@ from ledgerfs.storage.url_filesystem import filesystem_of
 
 
 class SchemaStore(Protocol):
-    """A place that knows schemas. Nothing is kept: each call asks the place. May be used from several threads.
+    """A source of schemas. Caches nothing: each call reads the source. May be used from several threads.
 
-    Topics are named as `formats.topic_names.managed_ledger_of` takes them; partitions have the schemas of the whole.
+    Accepts the names of topics that `formats.topic_names.managed_ledger_of` accepts; partitions have the schemas of the whole topic.
     """
 
     @property
     def source(self) -> str:
-        """The place's name, for people, without credentials."""
+        """The source's name, for people, without credentials."""
         ...
 
     def versions(self, topic: str) -> tuple[SchemaVersion, ...]:
-        """Return all that is known of a topic's schemas, ascending by number, then by time; none if there is nothing.
+        """Return all known versions of a topic, ascending by number, then by time; empty without any.
 
-        A number that was given again after a forced deletion is there more than once.
+        A number that was used again after a forced deletion is there more than once.
         """
         ...
 
     def version(self, topic: str, number: int) -> tuple[SchemaVersion, ...]:
-        """Return what is known of one number, ascending by time; none if there is nothing."""
+        """Return the known versions of one number, ascending by time; empty without any."""
         ...
 
 
 class SavedSchemas:
-    """`SchemaStore` of saved schemas, to which more can be added.
+    """`SchemaStore` of saved schemas, which also adds more.
 
     Parameters
     ----------
     store
         The store itself, without a cache.
     folder
-        Where in it they are, with ``/`` at its end: that of a bucket, or nothing.
+        Their folder in it, with ``/`` at its end: that of a bucket, or an empty string.
 
     """
 
@@ -78,7 +78,7 @@ class SavedSchemas:
         return f"{self._store.url}/{self._folder}".rstrip("/")
 
     def versions(self, topic: str) -> tuple[SchemaVersion, ...]:
-        """Return all that is saved of a topic.
+        """Return all saved versions of a topic.
 
         Raises `CorruptSchemaFileError`, `UnsupportedFormatError` (a newer ledgerfs saved it), and the errors of the store.
         """
@@ -86,11 +86,11 @@ class SavedSchemas:
         return ordered_versions(version for _, version in self._read(self._objects(folder)))
 
     def version(self, topic: str, number: int) -> tuple[SchemaVersion, ...]:
-        """Return what is saved of one number; raises as `versions`."""
+        """Return the saved versions of one number; raises as `versions`."""
         return tuple(one for one in self.versions(topic) if one.version == number)
 
     def all_versions(self) -> dict[str, tuple[SchemaVersion, ...]]:
-        """Return what is saved of each topic, by the topics' names, sorted; raises as `versions`."""
+        """Return the saved versions of each topic, by the topics' names, sorted; raises as `versions`."""
         by_topic: dict[str, list[SchemaVersion]] = {}
         for name, version in self._read(self._objects(self._folder)):
             by_topic.setdefault(name, []).append(version)
@@ -101,10 +101,10 @@ class SavedSchemas:
         return next(self._objects(self._folder), None) is None
 
     def add(self, topic: str, versions: Iterable[SchemaVersion]) -> int:
-        """Save those versions of a topic that are not saved yet, and return how many these are. All that is saved is read back.
+        """Save those versions of a topic that are not saved yet, and return their number. Reads back all saved ones.
 
-        Raises as `versions`, `InvalidOptionError` for one that could not be read again, and the errors of writing, after which those before
-        it may be saved.
+        Raises as `versions`, `InvalidOptionError` for a version that could not be read again, and the errors of writing, after which
+        earlier versions may be saved.
         """
         owner = schema_owner(topic)
         folder = self._folder + topic_folder(owner)
@@ -119,22 +119,22 @@ class SavedSchemas:
         return written
 
     def require_place(self) -> None:
-        """Raise `BucketNotFoundError` if the bucket, or the folder that was opened, is not there: nothing is saved there either."""
+        """Raise `BucketNotFoundError` if the bucket, or the opened folder, does not exist."""
         next(iter(self._store.list_pages()), None)
 
     def make_place(self) -> None:
-        """Make the folder that was opened, if the store has folders."""
+        """Make the opened folder, if the store has folders."""
         self._store.writes.make_folder()
 
     def _put(self, key: str, data: bytes) -> None:
         try:
             self._store.writes.put(key, data, {})
         except ObjectExistsError:
-            # Somebody else has saved the same version just now. It is read back with the others.
+            # Another writer has just saved the same version. It is read back with the others.
             return
 
     def _objects(self, folder: str) -> Iterator[ObjectStat]:
-        """Yield the saved schemas below a folder; hidden files are not ours."""
+        """Yield the saved schemas below a folder, without hidden files."""
         # A store whose root is the folder lists it page by page, without those below it.
         pages = self._store.list_folder(folder) if folder else self._pages_of_root()
         for page in pages:
@@ -184,10 +184,10 @@ class SavedSchemas:
 
 
 def saved_schemas_at(url: str, storage_options: Mapping[str, Any] | None = None) -> SavedSchemas:
-    """Return the schemas that were saved at a URL of their own (``schemas save --to``); raises as `filesystem_of`."""
+    """Return the schemas saved at a separate URL (``schemas save --to``); raises as `filesystem_of`."""
     return SavedSchemas(open_store(*filesystem_of(url, storage_options or {})), "")
 
 
 def ordered_versions(versions: Iterable[SchemaVersion]) -> tuple[SchemaVersion, ...]:
-    """Return versions as a `ledgerfs.schemas.saved_schemas.SchemaStore` gives them: by number, then by time."""
+    """Return versions in the order of `ledgerfs.schemas.saved_schemas.SchemaStore`: by number, then by time."""
     return tuple(sorted(versions, key=lambda one: (one.version, one.timestamp_ms or 0, one.saved_ms or 0)))

@@ -1,4 +1,4 @@
-"""Verifying that all of a bucket can be read; findings name object and offset."""
+"""Verify that all of a bucket is readable; findings name object and offset."""
 
 from ledgerfs.catalog.findings import Finding, Report, Severity
 from ledgerfs.verification.verify import verify

@@ -1,6 +1,6 @@
-"""Versions of schemas that messages name and that are not saved in the bucket: without them values are bytes for ever.
+"""Find schema versions that messages use and that are not saved in the bucket: without them values stay bytes.
 
-A living cluster has its schemas itself. What it does not have any more, though messages name it, is lost.
+A live cluster has its schemas itself. Versions in messages that it no longer has are lost.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ _THREADS = 8
 
 
 class UnsavedSchemas:
-    """Collects what the messages of a bucket name, ledger by ledger, and compares it with what is saved."""
+    """Collects the schema versions in the messages of a bucket, ledger by ledger, and compares them with the saved ones."""
 
     def __init__(self, bucket: Bucket) -> None:
         self._schemas = KnownSchemas(bucket)
@@ -31,13 +31,13 @@ class UnsavedSchemas:
         self._named: dict[str, set[int]] = {}
 
     def add(self, managed_ledger: str | None, versions: AbstractSet[int]) -> None:
-        """Add what a ledger names; one of unknown topic has no schema that could be saved."""
+        """Add the versions of a ledger; ignores one of unknown topic, which cannot have saved schemas."""
         topic = schema_topic(managed_ledger)
         if versions and topic is not None:
             self._named.setdefault(topic, set()).update(versions)
 
     def remarks(self) -> list[Finding]:
-        """Return remarks: one about all topics together, and one for each place where it is not known; raises `StoreUnreachableError`."""
+        """Return remarks: one about all topics together, and one for each topic with unreadable schemas; raises `StoreUnreachableError`."""
         unsaved: dict[str, list[int]] = {}
         unknown: list[Finding] = []
         for topic, outcome in ordered_map(self._unsaved_of, sorted(self._named), _THREADS, "ledgerfs-schemas"):
@@ -60,14 +60,14 @@ class UnsavedSchemas:
 
 
 def unsaved_versions(saved: Sequence[SchemaVersion], named: AbstractSet[int]) -> list[int]:
-    """Return which of some numbers nothing that is saved, or was given by hand, or a cluster has, tells of; ascending."""
+    """Return the schema versions that are neither saved, nor set by hand, nor in a cluster; ascending."""
     effective = TopicSchemas.of(saved).versions
     known = {one.version for one in effective if not (one.is_deletion or one.schema.unreadable)}
     return [] if ANY_VERSION in known else sorted(named - known)
 
 
 def newest_named(ledgers: Sequence[LedgerReader]) -> set[int]:
-    """Return what the newest message names: its version, or nothing. Reads the last entry of the last ledger that has any."""
+    """Return the schema version of the newest message, if it has one. Reads the last entry of the last ledger that has any."""
     for ledger in reversed(ledgers):
         if ledger.last_entry >= 0:
             return set().union(*map(named_versions, ledger.batches(ledger.last_entry, ledger.last_entry)))
@@ -75,7 +75,7 @@ def newest_named(ledgers: Sequence[LedgerReader]) -> set[int]:
 
 
 def numbers_text(numbers: Sequence[int]) -> str:
-    """Return numbers in short: ``0-3, 7``."""
+    """Return numbers in a short form: ``0-3, 7``."""
     return ", ".join(_runs(numbers))
 
 

@@ -1,4 +1,4 @@
-"""Verifying a bucket: first indexes and sizes, then every byte, a few ledgers at a time."""
+"""Verify a bucket: first indexes and sizes, then every byte, a few ledgers at a time."""
 
 import threading
 from collections.abc import Iterator
@@ -47,8 +47,8 @@ def verify(
 ) -> Report:
     """List a bucket (or the bucket of a URL) again, check it, and return the findings.
 
-    ``quick`` compares listing and indexes only, which also finds truncated offloads that Pulsar calls successful, and, on S3, objects that
-    are archived; otherwise every object is read in full, ``threads`` at a time, within the process's budget of memory
+    ``quick`` compares listing and indexes only, which also finds truncated offloads that Pulsar reports as successful, and, on S3, archived
+    objects; otherwise reads every object in full, ``threads`` at a time, within the process's budget of memory
     (`ledgerfs.cache.block_cache`). Raises `StoreUnreachableError`, and the errors of listing (`Bucket.load_catalog`); everything else is a
     finding.
     """
@@ -59,12 +59,12 @@ def verify(
 def verify_listed(
     bucket: Bucket, catalog: Catalog, *, quick: bool = False, progress: Progress | None = None, threads: int = THREADS
 ) -> Report:
-    """Check a bucket as `verify`, by a catalog that the caller has just listed."""
+    """Check a bucket as `verify`, with a catalog that the caller has just listed."""
     findings = list(check_listed(bucket, catalog, quick=quick))
     entries = read = 0
     ledgers = int(catalog.ledgers.size)
     if not quick and ledgers:
-        # numba, which this imports, is not needed for a quick look.
+        # This imports numba, which a quick check does not need.
         from ledgerfs.verification.unsaved_schemas import UnsavedSchemas
 
         with _Meter(int(catalog.ledgers["stored"].sum()), progress) as meter:
@@ -84,7 +84,7 @@ def verify_listed(
 
 
 def check_listed(bucket: Bucket, catalog: Catalog, *, quick: bool) -> Iterator[Finding]:
-    """Yield the findings from listing and catalog alone; with ``quick`` also archived objects, on which a full check comes by itself."""
+    """Yield the findings from listing and catalog alone; with ``quick`` also archived objects, which a full check finds by reading."""
     yield from bucket.source.check_catalog(catalog, bucket.reader)
     yield from check_unlisted(catalog)
     yield from check_copies(catalog)
@@ -97,17 +97,17 @@ def check_listed(bucket: Bucket, catalog: Catalog, *, quick: bool) -> Iterator[F
 
 
 def check_ledger(bucket: Bucket, ref: LedgerRef, on_read: OnRead, digest: blake2b | None = None) -> LedgerCheck:
-    """Read a ledger in full, past all caches."""
+    """Read a ledger in full, without caches."""
     return bucket.source.check_ledger(bucket.uncached_reader(ref), on_read, digest)
 
 
 def last_remarks(bucket: Bucket, catalog: Catalog) -> list[Finding]:
-    """Return the remarks that come after all ledgers were read."""
+    """Return the remarks that need the check of all ledgers."""
     return list(bucket.source.remarks(catalog))
 
 
 def _archived(bucket: Bucket, catalog: Catalog) -> Iterator[Finding]:
-    """Yield the objects of ledgers that must be restored before they can be read, with a HEAD for each that is listed as archived."""
+    """Yield the objects of ledgers that must be restored before they are readable, with a HEAD for each that is listed as archived."""
 
     def ask(one: tuple[LedgerRef, str]) -> Finding | None:
         ref, key = one
@@ -157,14 +157,14 @@ class _Meter:
 
 
 class CopyComparison:
-    """Compares copies as their checks end; the copy that is read comes first.
+    """Compares copies as their checks finish; the copy that is read comes first.
 
-    Only whole copies whose indexes agree are compared: other ones are findings already.
+    Compares only whole copies whose indexes agree: others have findings already.
 
     Parameters
     ----------
     catalog
-        Of the bucket that is verified.
+        Catalog of the verified bucket.
 
     """
 

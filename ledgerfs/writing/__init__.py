@@ -1,1 +1,1 @@
-"""Writing ledgers as Pulsar's offloader does: data object first, index object last (``docs/formats/pulsar-blob.md``)."""
+"""Write ledgers as Pulsar's offloader does: data object first, index object last (``docs/formats/pulsar-blob.md``)."""

@@ -1,8 +1,8 @@
-"""Which ledgers may be written into a bucket: it is listed once, after a ledger was published.
+"""Decide which ledgers may be written into a bucket: list it once, after a ledger was published.
 
-A writer that sees another ledger of its id removes its own. Of two writers that publish one id, the later one sees the other's ledger; if
-both see each other, both give way. So at most one of them succeeds, whatever they knew of the bucket before. An id that is taken by the
-catalog that is known already is refused before anything is sent.
+A writer that finds another ledger of its id removes its own. Of two writers that publish one id, the later one finds the other's ledger; if
+each finds the other's, both remove theirs. So at most one of them succeeds, with any earlier state of the catalog. If the known catalog
+already has the id, the ledger is refused before anything is sent.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -25,14 +25,14 @@ from ledgerfs.writing.claims import Claim, IfExists, TakenIds, standing_error
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A ledger that the next listing has to show, whole and without a conflict.
+    """A ledger that the next listing has to contain, whole and without a conflict.
 
     Attributes
     ----------
     claim
-        With the last entry and the length, by which the same ledger is known.
+        With the last entry and the length, which identify the same ledger.
     is_new
-        Whether it was just written, and is removed again if the listing refuses it; otherwise it was there, and was skipped.
+        Whether it was just written, and is removed again if the listing refuses it; otherwise it existed, and was skipped.
 
     """
 
@@ -56,7 +56,7 @@ class Expected:
 def confirm(bucket: Bucket, expected: Sequence[Expected]) -> list[LedgerfsError | None]:
     """List a bucket, and return for each ledger why it is not there, whole and without a conflict; None if it is.
 
-    New ledgers with an error are removed again. Raises the store's errors, and `UncertainWriteError` if removing fails.
+    Removes new ledgers with an error again. Raises the store's errors, and `UncertainWriteError` if removing fails.
     """
     errors = _errors(bucket, expected)
     wrong = [(one, error) for one, error in zip(expected, errors, strict=True) if one.is_new and error is not None]
@@ -72,7 +72,7 @@ def publish_together(
     """Make data objects of one topic ledgers, all or none; costs a listing.
 
     Raises `LedgerExistsError` if the bucket has another ledger of one of the ids, `InvalidNameError` if the new ones hide partitions,
-    `StaleObjectError` if one is not there any more, and as `publish_all`.
+    `StaleObjectError` if a data object no longer exists, and the errors of `publish_all`.
     """
     written = publish_all(bucket.raw_store, made)
     bucket.expire()
@@ -89,7 +89,7 @@ def publish_together(
 
 
 def _errors(bucket: Bucket, expected: Sequence[Expected]) -> list[LedgerfsError | None]:
-    """List a bucket, and return what is wrong with each ledger."""
+    """List a bucket, and return the error of each ledger."""
     taken = TakenIds(bucket.list_to_write())
     new = {one.uuid for one in expected if one.is_new}
     errors = [
@@ -103,7 +103,7 @@ def _errors(bucket: Bucket, expected: Sequence[Expected]) -> list[LedgerfsError 
 
 
 def _hiding(catalog: Catalog, claim: Claim, new: Collection[str]) -> InvalidNameError | None:
-    """Return the error if new ledgers hide partitions that have come meanwhile."""
+    """Return the error if new ledgers hide partitions that were written meanwhile."""
     if claim.managed_ledger is None or claim.may_hide:
         return None
     try:
@@ -114,7 +114,7 @@ def _hiding(catalog: Catalog, claim: Claim, new: Collection[str]) -> InvalidName
 
 
 def is_current(store: RawStore, ref: LedgerRef) -> bool:
-    """Whether the objects of a ledger are still those that were listed: a HEAD each."""
+    """Whether the objects of a ledger are unchanged since the listing: a HEAD each."""
     for _, listed in reversed(ref.objects):
         try:
             found = store.head(listed.key).stat
@@ -126,14 +126,14 @@ def is_current(store: RawStore, ref: LedgerRef) -> bool:
 
 
 class Admission:
-    """Decides which ledgers are written to a bucket, and lists it once after they were. For one thread."""
+    """Decides which ledgers are written to a bucket, and lists it once afterwards. For one thread."""
 
     __slots__ = ("_expected", "_looked_at", "_progress", "_taken", "bucket", "skipped")
 
     def __init__(self, bucket: Bucket, progress: Progress | None = None) -> None:
         self.bucket = bucket
         self.skipped: list[Expected] = []
-        """Ledgers that were there already, as `is_there` found them."""
+        """Existing ledgers, found by `is_there`."""
         self._progress = progress
         self._taken: TakenIds | None = None
         self._expected: list[Expected] = []
@@ -141,15 +141,15 @@ class Admission:
 
     @property
     def taken(self) -> TakenIds:
-        """The ids that the bucket has by a listing of this call."""
+        """The ids in the bucket by a listing of this call."""
         if self._taken is None:
             self._taken = TakenIds(self.bucket.list_to_write(self._progress))
         return self._taken
 
     def require_free(self, claim: Claim) -> None:
-        """Raise `LedgerExistsError` if the id is taken, and `InvalidNameError` if the name is that of a partitioned topic.
+        """Raise `LedgerExistsError` if the id is in use, and `InvalidNameError` if the name is that of a partitioned topic.
 
-        By what is known of the bucket, which costs nothing; the bucket is listed only to be sure of a refusal. `confirm` decides.
+        Checks the known catalog, without requests; lists the bucket only to confirm a refusal. `confirm` decides.
         """
         if claim in self._looked_at:
             return
@@ -181,7 +181,7 @@ class Admission:
         return mine or found is not None
 
     def wrote(self, claim: Claim, written: WrittenLedger) -> None:
-        """Note a ledger that was published."""
+        """Add a ledger that was published."""
         self.bucket.expire()
         self._expected.append(Expected.of(claim, written))
 
@@ -190,10 +190,10 @@ class Admission:
         self._expected.extend(skipped)
 
     def confirm(self) -> None:
-        """List the bucket, and check all ledgers that were written or expected; without any nothing is listed.
+        """List the bucket, and check all ledgers that were written or expected; without any, list nothing.
 
-        Raises the first `standing_error`. Written ledgers with an error are removed again; if the bucket cannot be listed, all written ones
-        are. Raises `UncertainWriteError` if removing fails.
+        Raises the first `standing_error`. Removes written ledgers with an error again; all of them if the bucket cannot be listed. Raises
+        `UncertainWriteError` if removing fails.
         """
         expected, self._expected = self._expected, []
         if not expected:
@@ -223,7 +223,7 @@ _current: ContextVar[Admission | None] = ContextVar("ledgerfs-admission", defaul
 
 @contextmanager
 def together(bucket: Bucket) -> Iterator[Admission]:
-    """Share one listing among all ledgers that are written within; the outermost ``with`` confirms them all, however it ends."""
+    """Share one listing among all ledgers that are written in this context; the outermost ``with`` confirms them all at its end."""
     outer = _current.get()
     if outer is not None and outer.bucket is bucket:
         yield outer

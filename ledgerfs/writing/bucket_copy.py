@@ -1,10 +1,10 @@
-"""Copying ledgers from bucket to bucket: each as Pulsar itself would have written it there, and read back before it counts as copied.
+"""Copy ledgers from bucket to bucket: write each as Pulsar would have, and read it back before it counts as copied.
 
-Ledgers keep their uuid, so a broker that uses the copy finds them. Ledgers that are there already are left alone, so an interrupted copy
-goes on when it is started again. A ledger is there if the target has one of the same topic, id, last entry, length and, if both are known,
-creation time. Ledgers of other topics do not matter, since two clusters may be copied into one bucket.
+Ledgers keep their uuid, so a broker that uses the copy finds them. Existing ledgers are left alone, so an interrupted copy resumes when it
+is started again. A ledger exists if the target has one of the same topic, id, last entry, length and, if both are known, creation time.
+Ledgers of other topics do not matter, since two clusters may be copied into one bucket.
 
-A copy under another id names the ledger that it was made of, so that the next copy of the same one, under whatever id, finds its messages.
+A copy under another id names its source ledger, so that the next copy of the same one, under any id, finds its messages.
 """
 
 from collections.abc import Iterator, Sequence
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from ledgerfs.messages.transforms.unbatch import Unbatch
 
 _SMALL_LEDGER = 16 << 20
-"""Ledgers of up to so many bytes are copied several at a time: they mostly wait for answers."""
+"""Ledgers of up to so many bytes are copied several at a time: they mostly wait for responses."""
 
 _THREADS = 4
 
@@ -68,7 +68,7 @@ CatalogRows = npt.NDArray[np.int64]
 
 
 class CopyOutcome(StrEnum):
-    """What became of a ledger."""
+    """The outcome of copying a ledger."""
 
     COPIED = "copied"
     PLANNED = "planned"
@@ -79,7 +79,7 @@ class CopyOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CopiedLedger:
-    """One ledger of the source, and what became of it.
+    """One ledger of the source, and its outcome.
 
     Attributes
     ----------
@@ -104,9 +104,9 @@ class CopyOptions:
     Attributes
     ----------
     block_size
-        Bytes; None for each ledger's own, with which data objects are the same byte for byte.
+        Bytes of each block; None for each ledger's own, with which data objects are the same byte for byte.
     if_exists
-        What to do with a ledger of which the target has another copy.
+        Action for a ledger of which the target has another copy.
     new_uuid
         Whether copies get new uuids: brokers do not find them, and existing copies stay.
     transform
@@ -114,9 +114,9 @@ class CopyOptions:
     first_ledger_id
         Id of the first copy, which the others follow; None keeps each ledger's own.
     check
-        Whether each copy is read back.
+        Whether to read back each copy.
     dry_run
-        Whether nothing is written.
+        Whether to write nothing.
 
     """
 
@@ -132,7 +132,7 @@ class CopyOptions:
 def rows_to_copy(catalog: Catalog, managed_ledgers: Sequence[str | None] | None, *, all_copies: bool) -> CatalogRows:
     """Return the ledgers of some topics, or of all, in the order of topics and ids, as rows of ``catalog.ledgers``.
 
-    With ``all_copies`` also further complete copies: one of them may be the copy that a broker knows.
+    With ``all_copies`` also further complete copies: one of them may be the copy that a broker uses.
     """
     table = catalog.ledgers
     wanted = (table["copy"] == 0) | (all_copies & is_sound(table))
@@ -153,9 +153,9 @@ def copy_rows(
 ) -> Iterator[CopiedLedger]:
     """Copy the rows (`rows_to_copy`) of a catalog, and yield the outcome of each; without ``catalog`` that of ``source`` is used.
 
-    A ledger that fails is yielded at once, with its error. The others are yielded in order, after the target was listed again and has
-    them, whole and without a conflict. Small ledgers are copied four at a time, others one by one, so that at most four blocks are in
-    memory. Raises `StoreUnreachableError`, and `RefusedLedgerError` for a block size that the target refuses.
+    Yields a ledger that fails at once, with its error. Yields the others in order, after a new listing of the target contains them, whole
+    and without a conflict. Copies small ledgers four at a time, others one by one, so that at most four blocks are in memory. Raises
+    `StoreUnreachableError`, and `RefusedLedgerError` for a block size that the target refuses.
     """
     options = options or CopyOptions()
     if options.block_size is not None:
@@ -175,7 +175,7 @@ def _listed(target: Bucket, options: CopyOptions) -> Catalog:
     try:
         return target.list_to_write()
     except BucketNotFoundError:
-        # Copying makes the folder before.
+        # Copying has made the folder before.
         if not options.dry_run:
             raise
         return Catalog.of([], np.empty(0, LEDGER))
@@ -183,14 +183,14 @@ def _listed(target: Bucket, options: CopyOptions) -> Catalog:
 
 def _with_other_copies(catalog: Catalog) -> frozenset[tuple[str | None, int]]:
     gaps = catalog.gaps
-    # A data object without a readable index is not counted: it is not known what it is a copy of.
+    # A data object without a readable index does not count: it is unknown which ledger it is a copy of.
     is_told = gaps["is_beside"] & np.isin(gaps["kind"], [GapKind.DATA_LOST, GapKind.CONTRADICTED])
     names, ids = (gaps[column][is_told].tolist() for column in ("name", "ledger_id"))
     return frozenset((catalog.names[name], ledger_id) for name, ledger_id in zip(names, ids, strict=True))
 
 
 def _confirmed(target: Bucket, made: "Iterator[_Standing]") -> Iterator[CopiedLedger]:
-    """Yield the outcomes of ledgers, after the target was listed again."""
+    """Yield the outcomes of ledgers, after a new listing of the target."""
     standing: list[tuple[CopiedLedger, Expected]] = []
     for told, expected in made:
         if expected is None:
@@ -204,7 +204,7 @@ def _confirmed(target: Bucket, made: "Iterator[_Standing]") -> Iterator[CopiedLe
 
 
 _Standing = tuple[CopiedLedger, Expected | None]
-"""The outcome of a ledger, and what the target's next listing has to show; None for a ledger that failed, and in a dry run."""
+"""The outcome of a ledger, and the ledger that the target's next listing has to contain; None for a failed one, and in a dry run."""
 
 
 class _Meter:
@@ -231,13 +231,13 @@ class _Copy:
     Attributes
     ----------
     catalog
-        Of the source, at the beginning.
+        The catalog of the source at the start.
     contradicted
-        Managed ledgers and ids of its ledgers that have other contents in another copy.
+        Managed ledgers and ids of ledgers in the source with a copy of other contents.
     same_messages
-        Its ledgers that have the same messages under different ids.
+        Ledgers in the source that have the same messages under different ids.
     there
-        The ids that the target had at the beginning.
+        The ids in the target at the start.
 
     """
 
@@ -300,7 +300,7 @@ class _Copy:
         return self.source.source.uuid_of_copy(ref)
 
     def _require_agreed(self, ref: LedgerRef) -> None:
-        """Raise `CorruptLedgerError` for a ledger whose copies contradict each other: the copy would hide that."""
+        """Raise `CorruptLedgerError` for a ledger whose copies contradict each other: copying one would hide the contradiction."""
         if (ref.managed_ledger, ref.ledger_id) in self.contradicted:
             reason = "another copy of the ledger has other entries, as `ledgerfs verify` tells; none of them is copied"
             raise CorruptLedgerError(reason, key=ref.key)
@@ -311,7 +311,7 @@ class _Copy:
             require_own_name(self.there.catalog, claim.managed_ledger)
 
     def _claim(self, ref: LedgerRef, ledger_id: int, uuid: str | None) -> Claim:
-        """Return the claim for the target; copies that an earlier run brought from the same bucket are no conflicts."""
+        """Return the claim for the target; copies of an earlier run from the same bucket are not conflicts."""
         created_ms = self.source.source.created_ms_of(ref)
         twins = frozenset(one.ledger_id for one in self.same_messages.others_of(ref))
         may_hide = ref.managed_ledger is not None and bool(partitions_of(self.catalog, ref.managed_ledger))
@@ -346,9 +346,9 @@ class _Copy:
         )
 
     def _made(self, claim: Claim) -> LedgerRef | None:
-        """Return the ledger that an earlier run made of the same one, under an id that does for this run; None if it is to be written.
+        """Return an earlier run's copy of the same ledger, under an id that fits this run; None if it has to be written.
 
-        Raises `LedgerExistsError` for one under another id, which is the ledger's own, or was chosen.
+        Raises `LedgerExistsError` for a copy under another id, which is the ledger's own, or was chosen.
         """
         found = self.there.with_messages_of(claim)
         is_any = is_own_id(claim.ledger_id) and all(one.origin is not None for one in found)
@@ -362,7 +362,7 @@ class _Copy:
         return None
 
     def _found(self, claim: Claim, uuid: str | None) -> LedgerRef | None:
-        """Return the ledger of the target for which this one is skipped; None if it is to be written. Raises `LedgerExistsError`."""
+        """Return the ledger of the target for which this one is skipped; None if it has to be written. Raises `LedgerExistsError`."""
         named = None if uuid is None else self.there.copy(claim.ledger_id, uuid)
         if named is not None:
             is_same = claim.is_same(named)
@@ -378,7 +378,7 @@ class _Copy:
         return next((one for one in same if is_current(self.target.raw_store, one)), None)
 
     def _new_ledger(self, ref: LedgerRef, ledger_id: int, uuid: str | None) -> NewLedger:
-        """Return the copy that is to be written. Raises `CorruptLedgerError`, `RefusedLedgerError`."""
+        """Return the copy to write. Raises `CorruptLedgerError`, `RefusedLedgerError`."""
         reader = self.source.reader(ref)
         require_new_ids(ledger_id, ref.ledger_id, self.options.transform)
         metadata = copied_metadata(reader, ledger_id, ref.managed_ledger)
@@ -402,7 +402,7 @@ class _Copy:
         return written
 
     def _read_back(self, written: WrittenLedger) -> None:
-        """Read all of the copy as `verify` does; a copy that is not whole is removed, and raises `CorruptLedgerError`."""
+        """Read the whole copy as `verify` does; removes a copy that is not whole, and raises `CorruptLedgerError`."""
         ref = ref_of(written)
         check = self.target.source.check_ledger(self.target.uncached_reader(ref), lambda _: None)
         wrong = [finding for finding in check.findings if finding.severity is not Severity.REMARK]
@@ -421,7 +421,7 @@ def _require_sound(ref: LedgerRef) -> None:
 
 
 def _claim_of_skipped(claim: Claim, found: LedgerRef) -> Claim:
-    """Return the claim by which the next listing has to show a ledger that is there already."""
+    """Return the claim on which the next listing has to confirm an existing ledger."""
     return replace(
         claim,
         ledger_id=found.ledger_id,

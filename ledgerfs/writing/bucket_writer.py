@@ -1,4 +1,4 @@
-"""The writer of one ledger of a bucket, for entries from anywhere; it notes in the bucket that the ledger is there."""
+"""Write one ledger of a bucket from any entries, and add it to the bucket's known ledgers."""
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.catalog.layout import Progress
@@ -13,16 +13,16 @@ from ledgerfs.writing.sources import EntrySource
 
 
 class BucketWriter(LedgerWriter):
-    """A `LedgerWriter` that also takes the bytes of a file of records, and notes its ledger in the bucket and its admission.
+    """A `LedgerWriter` that also accepts the bytes of a file of records, and adds its ledger to the bucket and its admission.
 
     Raises as `LedgerWriter`; also `UnsupportedWriteError`.
 
     Parameters
     ----------
     claim
-        With which the ledger is confirmed after it was written (`together`); None if the caller does that, or nothing can be in its way.
+        Confirms the ledger after it was written (`together`); None if the caller does that, or no conflict is possible.
     name
-        Name in errors of the file of records.
+        Name of the file of records in errors.
 
     """
 
@@ -36,12 +36,12 @@ class BucketWriter(LedgerWriter):
         self._stream = RecordStream(name, ledger.largest_taken)
 
     def feed(self, data: Buffer) -> None:
-        """Add the next bytes of a file of records; raises `RefusedLedgerError` as soon as they are not a ledger's."""
+        """Add the next bytes of a file of records; raises `RefusedLedgerError` as soon as they are not those of a ledger."""
         for batch in self._stream.feed(data):
             self.add(batch)
 
     def add_all(self, source: EntrySource, progress: Progress | None = None) -> None:
-        """Add all entries of a source, which is checked before anything is sent, as far as it can be."""
+        """Add all entries of a source, after checking it as far as possible."""
         source.check(self.ledger)
         done = 0
         for batch in source.batches(self.ledger):
@@ -55,9 +55,9 @@ class BucketWriter(LedgerWriter):
         self._stream.finish()
 
     def commit(self, *, created_ms: int | None = None) -> WrittenLedger:
-        """Make the ledger appear, and confirm it by a new listing, or leave that to the ``with together`` around this.
+        """Make the ledger appear, and confirm it by a new listing, or leave that to the enclosing ``with together``.
 
-        Raises as `LedgerWriter.commit`, and as `Admission.confirm`, after which the ledger is removed again.
+        Raises as `LedgerWriter.commit`, and as `Admission.confirm`, which has then removed the ledger again.
         """
         written = super().commit(created_ms=created_ms)
         if self._claim is None:

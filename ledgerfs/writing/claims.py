@@ -1,7 +1,7 @@
-"""Whether a ledger id is free: a ledger that is to be written, compared with those that a bucket has.
+"""Check whether a ledger id is free: compare a ledger to write with those in a bucket.
 
-Ids are unique in a cluster, but two clusters may share a bucket: there a ledger is known by topic and id. An id that a user or ledgerfs
-chooses may still not be that of another topic's ledger, since the id alone would then not be enough to read it.
+Ids are unique in a cluster, but two clusters may share a bucket: there, topic and id identify a ledger. An id that a user or ledgerfs
+chooses must not be that of another topic's ledger either, since the id alone would then not be enough to read it.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class IfExists(StrEnum):
-    """What to do when the bucket has a ledger of the same id."""
+    """Action if the bucket has a ledger of the same id."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -45,26 +45,26 @@ class IfExists(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A ledger that is to be written, with all that others of its id are compared by.
+    """A ledger to write, with all that it is compared by with others of its id.
 
     Attributes
     ----------
     is_kept
-        Whether it has its id from another bucket: then ledgers of other topics are no conflicts.
+        Whether it keeps its id from another bucket: then ledgers of other topics are no conflicts.
     last_entry, length
-        Last entry and bytes of the entries, by which the same ledger is known; None if not known yet.
+        Last entry and bytes of the entries, which identify the same ledger; None if not known yet.
     created_ms
-        When it was created, ms since 1970 UTC, to tell it from another ledger of the same size; None if not known.
+        Creation time, ms since 1970 UTC, to distinguish it from another ledger of the same size; None if not known.
     is_original
-        Whether its entries are new: then no existing ledger is a copy of it, whatever its size.
+        Whether its entries are new: then no existing ledger of any size is a copy of it.
     friends
-        Uuids of further copies that are copied together with this one.
+        Uuids of other copies that are copied together with this one.
     origin
-        The ledger of the same topic whose messages it has; None for itself.
+        The ledger of the same topic with the same messages, from which it is made; None for itself.
     twins
         Ids under which the source has the same messages, so that a copy of it has them as well.
     may_hide
-        Whether its topic's name may mean ledgers of its own beside partitions, as in the bucket that it comes from.
+        Whether its topic's name may mean separate ledgers beside partitions, as in the source bucket.
 
     """
 
@@ -99,7 +99,7 @@ class Claim:
         return is_of_then and told == (self.managed_ledger, self.last_entry, self.length)
 
     def is_in_conflict(self, found: LedgerRef) -> bool:
-        """Whether a ledger of the same id keeps this one from being written."""
+        """Whether a ledger of the same id prevents writing this one."""
         if found.managed_ledger != self.managed_ledger:
             return not self.is_kept
         if self.if_exists is IfExists.FAIL:
@@ -108,13 +108,13 @@ class Claim:
         return found.is_sound and (self.is_original or not self._may_be_same(found))
 
     def _may_be_same(self, found: LedgerRef) -> bool:
-        # For a copy that comes as a stream this is known at the end, when the bucket is listed again.
+        # For a copy from a stream this is known at the end, when the bucket is listed again.
         is_open = self.if_exists is IfExists.NEW_COPY and self.last_entry is None
         return is_open or (found.is_sound and self.agrees_with(found))
 
 
 class TakenIds:
-    """The taken ledger ids of one listing of a bucket."""
+    """The used ledger ids of one listing of a bucket."""
 
     __slots__ = ("_lost", "_same_messages", "_unreadable", "catalog")
 
@@ -129,11 +129,11 @@ class TakenIds:
             self._unreadable.setdefault(one.ledger_id, []).append(one)
 
     def refs_of(self, ledger_id: int) -> list[LedgerRef]:
-        """Return every ledger of this id, of any topic, also without its data object."""
+        """Return every ledger of this id, of any topic, even without its data object."""
         return [*self.catalog.all_of(ledger_id), *self._lost.get(ledger_id, ())]
 
     def copy(self, ledger_id: int, uuid: str) -> LedgerRef | None:
-        """Return the ledger of this name; None if it is not there with both of its objects."""
+        """Return the ledger of this name; None unless both of its objects exist."""
         return next((ref for ref in self.catalog.all_of(ledger_id) if ref.uuid == uuid), None)
 
     def same(self, claim: Claim) -> list[LedgerRef]:
@@ -155,7 +155,7 @@ class TakenIds:
         return out_of_order(self.catalog, claim.managed_ledger, claim.ledger_id, root.ledger_id)
 
     def refusal(self, claim: Claim, uuid: str | None = None) -> LedgerExistsError | None:
-        """Return the error for an id that is taken, or for messages that the bucket has under another id; None if there is no conflict.
+        """Return the error for an id that is in use, or for messages that the bucket has under another id; None if there is no conflict.
 
         The ledger of ``uuid`` is the claim's own.
         """
@@ -169,7 +169,7 @@ class TakenIds:
                 what = f"of {ref.topic}{_difference(ref) if is_told else ''}"
                 yield _taken(claim, ref.key, what, may_be_copied=is_of_topic)
         for _, uuid, key, error in self._unreadable.get(claim.ledger_id, ()):
-            # An index that is damaged for good is no conflict; one that cannot be read now may be of any ledger.
+            # A permanently damaged index is not a conflict; one that is unreadable now may be of any ledger.
             is_meant = claim.if_exists is IfExists.FAIL or isinstance(error, AccessDeniedError | StoreError)
             if not claim.is_kept and uuid not in friends and is_meant:
                 yield _taken(claim, key, "whose index cannot be read", may_be_copied=True)
@@ -191,9 +191,9 @@ def standing_error(taken: TakenIds, claim: Claim, uuid: str) -> LedgerfsError | 
 
 
 def _contradiction(catalog: Catalog, claim: Claim, ref: LedgerRef) -> LedgerExistsError | None:
-    """Return the error for new messages beside what is there of another ledger of their id: the topic could not be read any more."""
+    """Return the error for new messages beside an incomplete ledger with their id, which would make the topic unreadable."""
     if not claim.is_original or claim.if_exists is IfExists.FAIL:
-        # Without a copy in mind, whatever was there before kept it out, and of two that come at once the first one stays.
+        # With "fail", an existing one has already refused it, and of two concurrent writes the first one stays.
         return None
     missing = (one for one in catalog.absent_of(claim.managed_ledger) if one.ledger_id == claim.ledger_id)
     unclear = {GapKind.CONTRADICTED, GapKind.BEING_WRITTEN}
@@ -224,7 +224,7 @@ def _doubled(claim: Claim, ref: LedgerRef) -> LedgerExistsError:
 
 
 def _misread(claim: Claim, other: LedgerRef) -> LedgerExistsError:
-    """Return the error for a ledger on whose wrong side the claimed one would be read (`same_messages`)."""
+    """Return the error for a ledger that would be read in the wrong order with the claimed one (`same_messages`)."""
     reason = (
         f"the bucket has ledger {other.ledger_id}, made of {other.root.ledger_id}: under the id {claim.ledger_id}, ledger "
         f"{_root_id(claim)} would be read on the wrong side of it, which tears transactions and chunked messages apart; remove that one "

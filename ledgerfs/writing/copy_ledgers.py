@@ -1,4 +1,4 @@
-"""Copying the ledgers of a bucket, or of some of its topics, into another one, with their saved schemas, and a report."""
+"""Copy the ledgers of a bucket, or of some of its topics, into another one, with their saved schemas, and return a report."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -45,9 +45,9 @@ class CopyReport:
     schemas
         How many saved schemas were copied, or would be.
     failed
-        Ledgers that are not in the target, and why.
+        Ledgers that are not in the target, with the reason.
     missing
-        Findings about ledgers of the source that cannot be read, or are being written, and so cannot be copied.
+        Findings about ledgers of the source that cannot be copied, because they are unreadable or still being written.
 
     """
 
@@ -61,18 +61,18 @@ class CopyReport:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the target has all ledgers that were to be copied."""
+        """Whether the target has all requested ledgers."""
         return not (self.failed or self.missing)
 
     @property
     def is_refused(self) -> bool:
-        """Whether stores refused all that is not copied: then no damage is known."""
+        """Whether stores refused access to all that is not copied: then no damage is known."""
         errors = (one.error for one in self.failed)
         are_refused = all(error is not None and is_refusal(error) for error in errors)
         return are_refused and all(one.severity is Severity.UNCHECKED for one in self.missing)
 
     def require_complete(self) -> None:
-        """Raise `IncompleteCopyError` if it has not."""
+        """Raise `IncompleteCopyError` unless the target has all of them."""
         if self.is_complete:
             return
         whole = self.copied + self.skipped + self.planned
@@ -101,10 +101,10 @@ def copy_ledgers(
     on_ledger: OnLedger | None = None,
     progress: Progress | None = None,
 ) -> CopyReport:
-    """Copy the ledgers of a bucket into another bucket or folder, and read the copies back; existing ledgers are left alone.
+    """Copy the ledgers of a bucket into another bucket or folder, and read the copies back; leave existing ledgers alone.
 
-    A broker that uses the copy can serve it: ledgers keep their names, and are the same byte for byte unless an option says otherwise. An
-    interrupted copy goes on when it is started again. The schemas of the topics that are saved in the source are copied first.
+    A broker can serve from the copy: ledgers keep their names, and are the same byte for byte unless an option changes them. An interrupted
+    copy resumes when it is started again. Schemas of the topics that are saved in the source are copied first.
 
     Parameters
     ----------
@@ -115,39 +115,39 @@ def copy_ledgers(
     block_size
         Of the copies, bytes; None for that of each ledger.
     if_exists
-        What to do with a ledger of which the target has another copy: "skip", "fail" or "new-copy".
+        Action for a ledger of which the target has another copy: "skip", "fail" or "new-copy".
     new_uuid
-        Give copies new uuids, by which brokers do not find them.
+        Use new uuids for copies: brokers do not find them.
     unbatch
-        Make an entry of each message, in ledgers with new ids. What an earlier call made of the same ledgers is skipped; ledgers that the
-        target has under their own ids fail, as their messages would be there twice.
+        Make an entry of each message, in ledgers with new ids. Skips copies that an earlier call made of the same ledgers; fails on ledgers
+        that the target has under their own ids, since their messages would be there twice.
     compression
         With ``unbatch``, the codec of messages that were in batches: "none" (as None), "lz4", "zlib", "zstd" or "snappy".
     ledger_id
-        With ``unbatch``, the id of the first copy, which the others' follow; None for ids that no cluster hands out.
+        With ``unbatch``, the id of the first copy, which the others' follow; None for ids that no cluster generates.
     check
-        Whether copies are read back.
+        Whether to read back copies.
     dry_run
-        Write nothing, and report what would be copied; entries are not read.
+        Write nothing, and report the ledgers to copy; entries are not read.
     allow_incomplete
         Whether to return the report even if ledgers could not be copied, instead of raising at the end.
     catalog
-        The source as it was just listed; None to list it now.
+        The catalog of the source if it was just listed; None to list it now.
     on_ledger
-        Called with the outcome of each ledger, when that is known.
+        Called with the outcome of each ledger, as soon as it is known.
     progress
         Called with the progress of the listing, then with the bytes copied and the bytes to copy.
 
     Raises
     ------
     IncompleteCopyError
-        At the end, after everything else was copied: ledgers are damaged, missing, contradictory or being written, or the target has
-        different ones, or their messages under other ids.
+        At the end, after everything else was copied: ledgers are damaged, missing, contradictory or still being written, or the target has
+        other ledgers of their ids, or their messages under other ids.
     NotFoundError, InvalidNameError, InvalidOptionError, SchemaConflictError
         A topic that the source does not have; an invalid name or option; the target has another schema of the same number. Nothing is
-        written then.
+        written in these cases.
     StoreUnreachableError, AccessDeniedError, StoreError
-        A bucket cannot be listed; the first one also later.
+        A bucket cannot be listed; `StoreUnreachableError` also later.
 
     """
     source, target = bucket_at(source), bucket_at(target)
@@ -207,10 +207,10 @@ def _copied(
 
 
 def _no_ledgers(source: Bucket, catalog: Catalog, managed_ledgers: Sequence[str | None] | None) -> Iterator[Finding]:
-    """Yield findings about ledgers without a whole copy, also those that are being written; with ``managed_ledgers`` only about theirs."""
+    """Yield findings about ledgers without a whole copy, also those still being written; ``managed_ledgers`` selects topics."""
     if managed_ledgers is None:
         yield from check_unlisted(catalog)
-    # None stands for those of unknown topic, which are of no topic that was asked for.
+    # None stands for ledgers of unknown topic, which a choice of topics excludes.
     wanted = {*catalog.names, None} if managed_ledgers is None else {*managed_ledgers} - {None}
     # Copies that contradict each other fail when they are copied.
     missing = {
@@ -240,7 +240,7 @@ def schemas_to_copy(
     """Return {topic: versions that the target lacks} for the topics of some managed ledgers; changes nothing.
 
     Raises `SchemaConflictError`, which names both, if the target has another schema of the same number, and the errors of reading either.
-    Sources other than buckets have none saved.
+    Sources other than buckets have no saved schemas.
     """
     if not source.has_objects:
         return {}
@@ -265,7 +265,7 @@ def schemas_to_copy(
 
 
 def _versions_in(saved: SavedSchemas, topic: str) -> tuple[SchemaVersion, ...]:
-    """Return what is saved of a topic; nothing in a bucket that is not there yet."""
+    """Return the saved versions of a topic; none if the bucket does not exist yet."""
     try:
         return saved.versions(topic)
     except BucketNotFoundError:

@@ -1,4 +1,4 @@
-"""Deleting one ledger of a bucket."""
+"""Delete one ledger of a bucket."""
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import BucketNotFoundError, ObjectNotFoundError, StoreError
@@ -7,7 +7,7 @@ from ledgerfs.storage.object_store import RawStore
 
 
 def remove_ledger(bucket: Bucket, key: LedgerKey) -> None:
-    """Delete a ledger's two objects, the index first: if deleting the data object fails, what is left is no ledger."""
+    """Delete a ledger's two objects, the index first: if deleting the data object fails, only an orphan is left."""
     writes = bucket.raw_store.writes
     try:
         writes.delete(key.index_key)
@@ -17,10 +17,10 @@ def remove_ledger(bucket: Bucket, key: LedgerKey) -> None:
 
 
 def remove_for_good(bucket: Bucket, key: LedgerKey) -> None:
-    """Delete a ledger, and make sure that it is gone: nobody will look for it any more.
+    """Delete a ledger, and check that it is gone, since no later run will check.
 
-    Raises `BucketNotFoundError` for a bucket that is not there, also as `require_mounted`, and `StoreError` for objects that are still
-    there afterwards.
+    Raises `BucketNotFoundError` for a bucket that does not exist, also as `require_mounted`, and `StoreError` for objects that still exist
+    afterwards.
     """
     require_mounted(bucket, key)
     remove_ledger(bucket, key)
@@ -30,14 +30,14 @@ def remove_for_good(bucket: Bucket, key: LedgerKey) -> None:
 
 
 def has_index(bucket: Bucket, key: LedgerKey) -> bool:
-    """Whether a ledger has its index there, without which it is none; raises the errors of the store."""
+    """Whether a ledger's index exists; raises the errors of the store."""
     return _is_there(bucket.raw_store, key.index_key)
 
 
 def require_mounted(bucket: Bucket, key: LedgerKey) -> None:
-    """Raise `BucketNotFoundError` for an empty folder of this machine: what is to be deleted may be in what is to be mounted there.
+    """Raise `BucketNotFoundError` for an empty local folder: it may be an unmounted mount point that hides the ledger.
 
-    Raises nothing where an object of the ledger is, and for object stores, which tell whether there is such a bucket.
+    Does nothing if an object of the ledger exists, and for object stores, which report a missing bucket.
     """
     store = bucket.raw_store
     if store.is_remote or any(_is_there(store, one) for one in (key.index_key, key.data_key)):

@@ -1,4 +1,4 @@
-"""Importing: rows become messages of a new ledger."""
+"""Import rows as messages of a new ledger."""
 
 import os
 import warnings
@@ -47,7 +47,7 @@ class RowSource(Protocol):
 
     @property
     def rows(self) -> int | None:
-        """How many rows there are; None if only reading them tells."""
+        """Number of rows; None if only reading them can count them."""
         ...
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -66,14 +66,14 @@ class ArrowStream(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What an import wrote.
+    """The result of an import.
 
     Attributes
     ----------
     ignored_columns
-        Columns that only tell where messages were, and with a schema the rows' own ``schema_version``.
+        Columns with only the positions of messages, and with a schema the rows' own ``schema_version``.
     schema_version
-        The number of the schema that values are written by; None without one.
+        The number of the schema of the values; None without a schema.
 
     """
 
@@ -100,9 +100,9 @@ def import_rows(
     schema_version: int | None = None,
     progress: Progress | None = None,
 ) -> Imported:
-    """Write rows as messages of a topic, in a ledger of their own.
+    """Write rows as messages of a topic, in a new ledger.
 
-    The ledger's creation time is the earliest publish time of its messages, so that no scan of a range of time leaves it out.
+    The ledger's creation time is the earliest publish time of its messages, so that no scan of a range of time omits it.
 
     Parameters
     ----------
@@ -114,21 +114,21 @@ def import_rows(
     topic
         ``persistent://tenant/namespace/topic``, or a short form of it.
     ledger_id
-        None for an id that no cluster hands out (`ledgerfs.writing.own_ids`), for which a bucket is not listed if the topic is known.
+        None for an id that no cluster generates (`ledgerfs.writing.own_ids`), for which a bucket is not listed if the topic is known.
     batch, compression, producer_name, max_entry_bytes
         How rows become entries: messages of an entry at most (1: no batches); "none", "lz4", "zlib", "zstd" or "snappy"; the name for rows
         without one; bytes of the largest entry.
     block_size
         Bytes of a block, None for 64 MiB.
     if_exists
-        If there is a ledger of ``ledger_id``: "fail"; or "new-copy", which is only allowed beside damaged ledgers of this topic and id: new
-        rows are no copy of a whole ledger, and one of the two would hide the other.
+        If a ledger of ``ledger_id`` exists: "fail"; or "new-copy", which is only allowed beside damaged ledgers of this topic and id: new
+        rows are not a copy of a whole ledger, and one of the two would hide the other.
     schema, schema_type, schema_version
-        None for values that are bytes. Otherwise values have columns, and are written by a schema, whose number messages name: an Avro
-        schema (a file, or its JSON as a mapping) or a `SchemaInfo`; how values are written ("avro", "json", or a primitive type such as
-        "int64", which needs no schema); the number, None for that of the equal schema that is saved, and 0 for a topic without ledgers. A
-        column ``value`` is the value, null for a tombstone; without one, columns that are none of messages are its fields, as a
-        scan with ``flatten=True`` gives them. The schema is saved beside the bucket, if its number is not, before the ledger appears.
+        None if values are bytes. Otherwise values have columns, and are written with a schema, whose number is in the messages: an Avro
+        schema (a file, or its JSON as a mapping) or a `SchemaInfo`; the value format ("avro", "json", or a primitive type such as
+        "int64", which needs no schema); the number, None for that of the equal saved schema, and 0 for a topic without ledgers. A
+        column ``value`` is the value, null for a tombstone; without one, columns that are not those of messages are its fields, as a
+        scan with ``flatten=True`` returns them. A schema whose number is not saved is saved beside the bucket before the ledger appears.
     progress
         Called with the number of rows written.
 
@@ -138,15 +138,15 @@ def import_rows(
         The bucket has a ledger of this id, or the name is that of a partitioned topic: before a row is read, if the bucket was listed
         before, else at the end, when it is listed. The new ledger is then removed again.
     ExportFolderError
-        A local folder that an export is writing to, or whose last export did not end well, or a pattern or links that find files in it.
-        A single file that is named is read. While the rows are read, no export begins there.
+        A local folder that an export is writing to, or whose last export failed, or a pattern or links that lead to files in it. A single
+        file is read when it is named. While the rows are read, no export can begin there.
     InvalidSchemaError, InvalidOptionError, SchemaConflictError
-        A schema of which no values are written; its number has to be given; the number has another schema, also if somebody else saved
-        that meanwhile. The bucket has no new ledger then.
+        The schema cannot write values; its number is required; the number has another schema, possibly saved meanwhile by another writer.
+        The bucket has no new ledger then.
     RefusedLedgerError, InvalidRowsError, …
         No rows, or a row that cannot be a message; the bucket is unchanged.
 
-    Warns (`NamedSchemasWarning`) if rows bring a column ``schema_version`` of their own, and the topic has schemas of these numbers.
+    Warns (`NamedSchemasWarning`) if rows have a column ``schema_version``, and the topic has schemas of these numbers.
 
     """
     options = EncodeOptions(batch, compression, producer_name, max_entry_bytes)
@@ -182,7 +182,7 @@ def import_rows(
 
 
 def _means_itself(bucket: Bucket, managed_ledger: str) -> bool:
-    """Whether a further ledger of this name hides no partitions, by what is known and two HEADs: only the first one could."""
+    """Whether another ledger of this name hides no partitions, by the known catalog and two HEADs: only a first one could."""
     if split_partition(managed_ledger)[1] is not None:
         return True
     known = bucket.listed_catalog
@@ -191,7 +191,7 @@ def _means_itself(bucket: Bucket, managed_ledger: str) -> bool:
 
 
 def _warn_of_schemas(bucket: Bucket, topic: str, named: frozenset[int]) -> None:
-    """Warn of schemas by which rows will be read that were not written by them, as far as anybody knows."""
+    """Warn of schemas that will be used to read rows although they did not write them, as far as known."""
     try:
         known = {one.version for one in bucket.schemas_of(topic).versions}
     except LedgerfsError as error:
@@ -221,7 +221,7 @@ def _schema_given(
 
 
 def _require_some(messages: int, source: object) -> None:
-    """Raise `RefusedLedgerError` if there were no rows, which names the files."""
+    """Raise `RefusedLedgerError`, which names the files, if there were no rows."""
     if not messages and isinstance(source, str | os.PathLike):
         raise RefusedLedgerError("there are no rows", key=without_credentials(os.fspath(source)))
 
@@ -230,13 +230,13 @@ def _require_some(messages: int, source: object) -> None:
 def _rows_of(
     source: RowSource | ArrowStream | str | os.PathLike[str], schema: SchemaInfo | None
 ) -> Iterator[tuple[MessageRows, tuple[str, ...]]]:
-    """Open rows; also returns their columns that messages do not have. No export changes files until they are read."""
+    """Open rows; also return their columns that messages do not have. No export changes the files until they are read."""
     with ExitStack() as stack:
         if isinstance(source, str | os.PathLike):
             files = _files_at_rest(os.fspath(source), stack)
             source = files.open(None if schema is None else encoder_of(schema).type)
         if isinstance(source, Scan):
-            # As an `ArrowStream` its errors would become texts.
+            # The interface of `ArrowStream` would turn its errors into texts.
             yield MessageRows(source.schema, source), ()
         elif isinstance(source, ArrowStream):
             reader = pa.RecordBatchReader.from_stream(source)
@@ -247,13 +247,13 @@ def _rows_of(
 
 
 def _files_at_rest(path: str, stack: ExitStack) -> FoundFiles:
-    """Find files of rows that no export changes until ``stack`` ends."""
+    """Find files of rows that no export can change until ``stack`` is closed."""
     kept: frozenset[Path] = frozenset()
     files = find_rows(path)
     while files.folders - kept:
         for folder in sorted(files.folders - kept):
             stack.enter_context(at_rest(folder))
         kept |= files.folders
-        # An export may have ended between the listing and the lock.
+        # An export may have finished between the listing and the lock.
         files = find_rows(path)
     return files

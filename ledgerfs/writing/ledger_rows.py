@@ -1,4 +1,4 @@
-"""Rows become the entries of a data object, for every writer of rows; its index may be put by another process."""
+"""Write rows as the entries of a data object, for every writer of rows; another process may put its index."""
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,13 +24,13 @@ class AddedRows:
     Attributes
     ----------
     messages
-        How many there are.
+        Number of messages.
     earliest_ms
         The earliest publish time, ms since 1970 UTC, which is the creation of their ledger; None without messages.
     ignored_columns
-        Columns that only tell where messages were.
+        Columns with only the positions of messages.
     schema_versions
-        Numbers of the schemas that they name.
+        Numbers of the schemas in the messages.
 
     """
 
@@ -49,9 +49,9 @@ class MessageRows:
     schema
         Columns of all rows.
     batches
-        The rows, which are read once.
+        The rows, which can be read once.
     count
-        How many there are; None if only reading them tells.
+        Number of rows; None if only reading them can count them.
 
     """
 
@@ -92,7 +92,7 @@ def add_rows(
 
 
 def _read_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Read the next rows while those before are encoded."""
+    """Read the next rows while the previous ones are encoded."""
     places = iter(lambda: batches, None)
     for rows in ordered_map(lambda source: next(source, None), places, 1, "ledgerfs-rows"):
         if rows is None:

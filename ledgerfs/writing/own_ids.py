@@ -1,7 +1,7 @@
-"""Ledger ids that ledgerfs chooses itself: far above those of any cluster, and random, so that two are never the same.
+"""Generate ledger ids: far above those of any cluster, and random, so that two are never the same.
 
-BookKeeper hands out ids one after another from 0 on. Ours are from 2^52 to 2^53, which a double still represents: the time in milliseconds,
-then 11 random bits. So ledgers of a topic, which are read in the order of their ids, are in the order in which their writers began.
+BookKeeper generates ids one after another from 0 on. Generated ids are from 2^52 to 2^53, which a double still represents: the time in
+milliseconds, then 11 random bits. So the order of ids, in which ledgers of a topic are read, is the order in which their writers began.
 """
 
 import secrets
@@ -21,12 +21,12 @@ _RANDOM_BITS = 11
 
 
 def new_own_id(catalogs: Sequence[Catalog], managed_ledgers: Collection[str | None] | None = None) -> int:
-    """Return an id that no ledger of some buckets has, above all own ids of some topics, even if the clock was set back.
+    """Return an id that no ledger of some buckets has, above all generated ids of some topics, even if the clock was set back.
 
     Parameters
     ----------
     catalogs
-        What is known of the buckets; none are needed, since the time and random bits make an id of its own.
+        The known catalogs of the buckets; may be empty, since the time and random bits make the id unique.
     managed_ledgers
         Of the topics; None for all.
 
@@ -51,7 +51,7 @@ def _step() -> int:
 
 
 def _greatest(catalogs: Sequence[Catalog], managed_ledgers: Collection[str | None] | None) -> int:
-    """Return the greatest own id among the ledgers of the topics; ids that users chose do not count."""
+    """Return the greatest generated id among the ledgers of the topics; ids that users chose do not count."""
     found = [0]
     for catalog in catalogs:
         rows = [row for row, name in enumerate(catalog.names) if managed_ledgers is None or name in managed_ledgers]
@@ -63,7 +63,7 @@ def _greatest(catalogs: Sequence[Catalog], managed_ledgers: Collection[str | Non
 
 
 def _ids_from(catalog: Catalog, first: int) -> Iterator[int]:
-    """Yield the ids from ``first`` on of everything in the bucket, also of ledgers with one object only."""
+    """Yield the ids from ``first`` on of everything in the bucket, also of incomplete ledgers."""
     for table in (catalog.ledgers, catalog.lost):
         ids = table["ledger_id"]
         yield from ids[ids >= first].tolist()

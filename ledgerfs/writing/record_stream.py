@@ -1,4 +1,4 @@
-"""The bytes of a file of records (``int32 length | int64 entry id | entry`` …), cut into batches of whole entries as they come."""
+"""Split the bytes of a file of records (``int32 length | int64 entry id | entry`` …) into batches of whole entries, as they arrive."""
 
 from collections.abc import Iterator
 
@@ -12,9 +12,9 @@ _ANY_NUMBER = 2**62
 
 
 class RecordStream:
-    """Takes bytes of a file in order, and returns entries, whose ids have to follow each other from 0.
+    """Accepts bytes of a file in order, and returns entries, whose ids have to be consecutive from 0.
 
-    A record whose bytes come in several writes is put together; all others are not copied. Holds at most one record.
+    Joins a record whose bytes arrive in several writes, and copies no others. Holds at most one record.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class RecordStream:
     def feed(self, data: Buffer) -> Iterator[EntryBatch]:
         """Yield the entries that ``data`` completes; each batch has to be consumed before the next one.
 
-        Raises `RefusedLedgerError` with the offset for ids that do not follow each other, negative lengths, and entries that are too large.
+        Raises `RefusedLedgerError` with the offset for ids that are not consecutive, negative lengths, and too large entries.
         """
         rest = memoryview(data).cast("B")
         while rest:
@@ -49,7 +49,7 @@ class RecordStream:
                     yield scan.batch
                     rest = rest[scan.position :]
                     continue
-            # A record is larger than a piece, or only some of its bytes are here.
+            # A record is larger than a piece, or only some of its bytes have arrived.
             rest = self._complete(rest)
             if len(self._begun) >= RECORD_HEADER_BYTES and not self._missing():
                 record, self._begun = self._begun, bytearray()

@@ -1,9 +1,9 @@
-"""Which version of its topic's schema rows are written with, and that it stays what it is: readers decode them by its number.
+"""Choose the schema version that rows are written with, and keep its number unique: readers decode the rows by it.
 
-The schema is saved beside the bucket before the ledger appears, also where it is given by hand: that may be taken back. Of one number there
-is one object for the schemas of written rows, which only one writer can create; every writer reads back what is saved, and its ledger
-appears only if nothing contradicts its schema. A contradiction that is saved later (the cluster's schema, by ``ledgerfs schemas save``)
-makes reading such rows an error, and never wrong values.
+The schema is saved beside the bucket before the ledger appears, even if a user set the same one by hand, because that can be undone. Each
+number has one object for the schemas of written rows, which only one writer can create; every writer reads it back, and its ledger appears
+only if nothing contradicts its schema. If a contradiction is saved later (the cluster's schema, by ``ledgerfs schemas save``), reading such
+rows raises an error, and never returns wrong values.
 """
 
 import time
@@ -31,14 +31,14 @@ class SchemaOfRows:
 
     @classmethod
     def of(cls, bucket: Bucket, topic: str, schema: SchemaInfo, version: int | None) -> "SchemaOfRows":
-        """Return a schema with the number that it has: the given one, or that of an equal schema that is saved, or 0 for a new topic.
+        """Return a schema with its number: the given one, or that of an equal saved schema, or 0 for a new topic.
 
-        Whether a topic is new costs a listing.
+        Checking whether a topic is new costs a listing.
 
         Raises
         ------
         InvalidOptionError
-            The number has to be given: other schemas of the topic are saved, or it has messages, whose schemas nobody knows.
+            The number is required: other schemas of the topic are saved, or it has messages of unknown schemas.
         SchemaConflictError
             The number has another schema.
 
@@ -68,10 +68,10 @@ class SchemaOfRows:
         return made
 
     def save(self, bucket: Bucket, earliest_ms: int | None) -> None:
-        """Save the schema, if it is not, and see to it that rows that were published since ``earliest_ms`` will be read with it.
+        """Save the schema, unless it is saved, and check that it is used to read rows that were published since ``earliest_ms``.
 
-        Raises `SchemaConflictError` if the number has another schema by now, and `InvalidRowsError` for rows that are older than what is
-        saved of it: readers take such a number for one of a schema before. Also the errors of `SavedSchemas.add`.
+        Raises `SchemaConflictError` if the number has another schema by now, and `InvalidRowsError` for rows that are older than the saved
+        version: readers would use an earlier schema of that number. Also the errors of `SavedSchemas.add`.
         """
         store = SavedSchemas(bucket.raw_store)
         before = store.versions(self.topic)
@@ -82,11 +82,10 @@ class SchemaOfRows:
         self._require_known(TopicSchemas.of(saved).numbered(self.version), earliest_ms)
 
     def _told(self, saved: Sequence[SchemaVersion]) -> SchemaVersion:
-        """Return what is saved of the schema.
+        """Return the version to save.
 
-        It is saved even where the cluster's equal one is: the cluster may have given the number to another schema by now, which nobody has
-        saved yet. Then it says nothing of the time before that one: the number may have meant another schema. Times that are given by hand
-        may be taken back.
+        It is saved even if the cluster's equal one is: the cluster may have given the number to another schema by now, which is not saved.
+        Then the number may have meant another schema before the time of the cluster's one. Times that users set by hand can be undone.
         """
         of_number = [one for one in saved if one.version == self.version and not one.is_by_hand and not one.is_deletion]
         times = [one.timestamp_ms for one in of_number if one.timestamp_ms is not None]
@@ -95,10 +94,10 @@ class SchemaOfRows:
         )
 
     def _require_same(self, saved: Sequence[SchemaVersion]) -> None:
-        """Raise `SchemaConflictError` if messages of the number have another schema, or may have one that nobody knows."""
+        """Raise `SchemaConflictError` if messages of the number have, or may have, another schema."""
         known = TopicSchemas.of(saved)
         in_effect = known.numbered(self.version)
-        # There is only one: rows of another schema would be read by it as soon as what is given by hand is taken back.
+        # Rows of another schema would be read with this one as soon as the one that a user set by hand is undone.
         hidden = [one for one in saved if one.version == self.version and one.is_by_import and one not in in_effect]
         for one in (*in_effect, *hidden):
             if not one.schema.means_the_same(self.schema):

@@ -1,4 +1,4 @@
-"""What a ledger is written from: sources of entries, which can be checked before the first byte is sent."""
+"""Sources of entries for a new ledger, which can be checked before the first byte is sent."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class EntrySource(Protocol):
         ...
 
     def batches(self, ledger: NewLedger) -> "Iterator[EntryBatch]":
-        """Yield the entries; each batch is consumed before the next one. Raises as `check`, for what that could not know."""
+        """Yield the entries; each batch is consumed before the next one. Raises as `check`, for errors that it could not find."""
         ...
 
 
@@ -71,7 +71,7 @@ class RecordFile:
 
 @dataclass(frozen=True, slots=True)
 class OffloadedLedger:
-    """A ledger of a bucket. Every entry's checksum is checked, and all entries against the metadata, so that damage is not copied."""
+    """A ledger of a bucket. Checks every entry's checksum, and all entries against the metadata, so that damage is not copied."""
 
     reader: LedgerReader
 
@@ -81,7 +81,7 @@ class OffloadedLedger:
         return self.reader.records_size
 
     def check(self, ledger: NewLedger) -> None:
-        """Check all entries, if blocks are smaller than the source's; otherwise they are known to fit."""
+        """Check all entries if blocks are smaller than the source's; otherwise they fit."""
         largest = self.reader.origin().largest_block
         if ledger.transform is None and (largest is None or ledger.block_size < largest):
             for batch in self.reader.batches(self.reader.first_entry, self.reader.last_entry):
@@ -102,7 +102,7 @@ class OffloadedLedger:
         self._check_totals(entries, length)
 
     def _check_totals(self, entries: int, length: int) -> None:
-        """Compare what was read with the metadata: the copy gets metadata of its own, by which it would be whole."""
+        """Compare the totals with the metadata: the copy gets its own metadata, which would hide a difference."""
         reader = self.reader
         told = reader.last_entry - reader.first_entry + 1, reader.length
         if (entries, length) != told:
@@ -125,7 +125,7 @@ class OffloadedLedger:
 
 @dataclass(frozen=True, slots=True)
 class EntryBatches:
-    """Entries from any iterable, which is read once: nothing is known of them before."""
+    """Entries from any iterable, which is read once and cannot be checked before."""
 
     made: "Iterable[EntryBatch]"
     size: int | None = None

@@ -1,4 +1,4 @@
-"""Writing one ledger into a bucket, from its description and a source of entries."""
+"""Write one ledger into a bucket, from its description and a source of entries."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The description of a ledger that is to be written.
+    """The description of a ledger to write.
 
     Attributes
     ----------
     managed_ledger
         Its owner: ``tenant/namespace/persistent/<topic, URL-encoded>``.
     uuid
-        Of the offload attempt; None for a fresh one.
+        Of the offload attempt; None for a new one.
     metadata
         BookKeeper's; None if not known.
     user_metadata
-        User metadata of its objects; None for the one that makes a broker accept them.
+        User metadata of its objects; None for the entries that brokers require.
     transform
-        Splits entries as they are written; None leaves them as they are.
+        Splits entries while they are written; None leaves them as they are.
 
     """
 
@@ -59,7 +59,7 @@ class Wanted:
     transform: "Unbatch | None" = None
 
     def claim(self, if_exists: IfExists) -> Claim:
-        """Return the claim that other ledgers of this id are compared with."""
+        """Return the claim to compare with other ledgers of this id."""
         created_ms = None if self.metadata is None else self.metadata.created_ms
         return Claim(self.managed_ledger, self.ledger_id, if_exists, created_ms=created_ms)
 
@@ -78,7 +78,7 @@ class Wanted:
 
 
 def open_writer(admission: Admission, wanted: Wanted, name: str, if_exists: IfExists = IfExists.FAIL) -> BucketWriter:
-    """Return a writer of a ledger, unless its id is known to be taken; `BucketWriter.commit` lists the bucket to be sure.
+    """Return a writer of a ledger, unless its id is known to be in use; `BucketWriter.commit` lists the bucket to be sure.
 
     ``name`` is that of the file of records in errors. Raises `LedgerExistsError`, `InvalidNameError` for the name of a partitioned topic,
     and as `Wanted.new_ledger`.
@@ -91,10 +91,10 @@ def open_writer(admission: Admission, wanted: Wanted, name: str, if_exists: IfEx
 def write_ledger(
     bucket: Bucket, wanted: Wanted | NewLedger, source: EntrySource, progress: Progress | None = None
 ) -> WrittenLedger:
-    """Write all entries of a source as one ledger; whether its id is free is not checked here (`Admission`).
+    """Write all entries of a source as one ledger; does not check whether its id is free (`Admission`).
 
-    Nothing is sent before the source is checked, as far as it can be. Raises as `Wanted.new_ledger`, the source and `LedgerWriter`; there
-    is no such ledger then.
+    Checks the source as far as possible before anything is sent. Raises as `Wanted.new_ledger`, the source and `LedgerWriter`; there is
+    no such ledger then.
     """
     ledger = wanted.new_ledger() if isinstance(wanted, Wanted) else wanted
     with BucketWriter(bucket, ledger) as writer:
@@ -103,7 +103,7 @@ def write_ledger(
 
 
 def measured(source: EntrySource, ledger: NewLedger) -> tuple[int, int]:
-    """Return the last entry and the length, bytes, that a ledger would have, by which the same one is known; reads the whole source.
+    """Return the last entry and the length, bytes, of a ledger before it is written, to identify the same one; reads the whole source.
 
     Raises as `write_ledger`.
     """
@@ -140,7 +140,7 @@ def ref_of(written: WrittenLedger) -> LedgerRef:
 
 
 def require_new_ids(ledger_id: int, source_id: int, transform: "Unbatch | None") -> None:
-    """Raise `RefusedLedgerError` if entries are split and the ledger keeps its id: to a broker these would be other messages."""
+    """Raise `RefusedLedgerError` if entries are split and the ledger keeps its id: a broker would read other messages."""
     if transform is not None and ledger_id == source_id:
         raise RefusedLedgerError(
             "splitting batches gives entries other ids, which needs another ledger id", key=f"ledger {ledger_id}"
@@ -148,18 +148,18 @@ def require_new_ids(ledger_id: int, source_id: int, transform: "Unbatch | None")
 
 
 def own_block_size(reader: LedgerReader) -> int:
-    """Return the block size, bytes, with which the copy's data object is the same; for a ledger of one block any that holds it."""
+    """Return the block size, bytes, with which the copy's data object is the same; for a ledger of one block any that fits it."""
     origin = reader.origin()
     return origin.block_size or max(origin.largest_block or 0, DEFAULT_BLOCK_SIZE)
 
 
 def copied_user_metadata(reader: LedgerReader, managed_ledger: str | None) -> dict[str, str]:
-    """Return the user metadata of a ledger's objects, with what a broker looks for; costs a request."""
+    """Return the user metadata of a ledger's objects, with the entries that brokers require; costs a request."""
     return completed_user_metadata(reader.user_metadata(), managed_ledger)
 
 
 def copied_metadata(reader: LedgerReader, ledger_id: int, managed_ledger: str | None) -> LedgerMetadata:
-    """Return the metadata of a copy, marked as moved if its id is another one; made up if the ledger has none.
+    """Return the metadata of a copy, marked as moved if its id changes; made up if the ledger has none.
 
     Raises `RefusedLedgerError` for a ledger with neither metadata nor a managed ledger.
     """

@@ -1,4 +1,4 @@
-"""The columns that ledgers in MapFiles have in a catalog besides those of all layouts."""
+"""The columns of a catalog that only ledgers in MapFiles have."""
 
 from enum import IntEnum
 from struct import Struct
@@ -12,14 +12,14 @@ NUMBER = 1
 
 
 class IndexState(IntEnum):
-    """What there is of a ledger's index."""
+    """State of a ledger's index."""
 
     GOOD = 0
     MISSING = 1
     WRONG = 2
-    """It is no index, or contradicts the data: it is not used."""
+    """It is not an index, or contradicts the data: it is not used."""
     UNREAD = 3
-    """The store did not let us read it."""
+    """The store refused access to it."""
 
 
 OWN = np.dtype(
@@ -33,7 +33,7 @@ OWN = np.dtype(
         ("_", f"V{OWN_BYTES - 146}"),
     ]
 )
-"""What only this layout knows of a ledger."""
+"""Columns that only this layout has."""
 
 OWN_STRUCT = Struct(f"<qq{VERSION_BYTES}s{VERSION_BYTES}sb?")
 

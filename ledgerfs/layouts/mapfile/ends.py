@@ -1,7 +1,7 @@
-"""Whether the data of a ledger has its end: the last key has to be the last entry of the metadata.
+"""Check whether the data of a ledger is complete: the last key has to be the last entry of the metadata.
 
-A MapFile has no mark of having been written wholly. The index tells where a short walk to the end begins, and is believed only where the
-walk bears it out: that something is missing, the data alone tells.
+A MapFile has no mark of completion. The index is only a hint where a short walk to the end begins: only the data can prove that entries are
+missing.
 """
 
 from enum import Enum
@@ -20,17 +20,17 @@ _MARKERS_TRIED = 8
 
 
 class End(Enum):
-    """What is known of the end of a ledger's data."""
+    """Result of the check for the end of a ledger's data."""
 
     SEEN = "seen"
     """The last entry is the last record."""
     MISSING = "missing"
     UNKNOWN = "unknown"
-    """It is too far from where a walk can begin; whoever reads it sees whether it is there."""
+    """It is too far from where a walk can begin; a later read of the ledger finds out."""
 
 
 def leads_to_end(window: Window, position: int, key: int, header: SequenceHeader, last_entry: int) -> bool:
-    """Return whether a position of the index, for a key, is where a walk to the last entry begins; the window ends with the data."""
+    """Return whether a walk from a position of the index, for a key, comes to the last entry; the window ends with the data."""
     try:
         first, last = keys_to_end(window, position - window.offset, header)
     except CorruptLedgerError:
@@ -40,7 +40,7 @@ def leads_to_end(window: Window, position: int, key: int, header: SequenceHeader
 
 
 def end_of(window: Window, header: SequenceHeader, last_entry: int) -> End:
-    """Return what the last bytes of the data tell of its end, from the first of them at which a walk can begin."""
+    """Return whether the last bytes of the data contain its end, from the first position at which a walk can begin."""
     starts = _starts(window, header)
     for start in starts:
         try:
@@ -52,8 +52,8 @@ def end_of(window: Window, header: SequenceHeader, last_entry: int) -> End:
 
 
 def walked_end(store: ObjectStore, data: ObjectStat, header: SequenceHeader, last_entry: int) -> End:
-    """Return what a walk through all of the data tells of its end, some MiB at a time; raises what reading does."""
-    # numba, which this imports, is not needed where an index is right.
+    """Return whether the data has its end, by a walk through all of it, some MiB at a time; raises the errors of reading."""
+    # This imports numba, which a right index makes unnecessary.
     from ledgerfs.layouts.mapfile.key_walk import START, walk_keys
 
     plan = (ReadRequest(data.key, *part, data.version, False) for part in cut_parts(0, data.size, is_known=True))

@@ -1,8 +1,8 @@
-"""Which folders of a listing are ledgers, and what is in each.
+"""Recognize ledgers' folders in a listing, and collect their objects.
 
-The offloader's base may be a folder of the bucket, so a ledger's folder is known by the end of its path,
-``tenant/namespace/persistent/<topic>/<ledger id>-<uuid>``. Where the name of the managed ledger begins, legacy names with a cluster leave
-open: that the ledger's own metadata tells.
+The offloader's base may be a folder of the bucket, so the end of the path identifies a ledger's folder:
+``tenant/namespace/persistent/<topic>/<ledger id>-<uuid>``. Legacy names contain a cluster, so the path does not show where the name of the
+managed ledger begins; the ledger's metadata does.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from ledgerfs.formats.mapfile.names import KINDS, FileKind, nearly_a_ledger, par
 from ledgerfs.storage.objects import ObjectStat
 
 _PARTS = 5
-"""Of the path of a ledger's folder, from the tenant on."""
+"""Parts of the path of a ledger's folder, from the tenant on."""
 _NAME_PARTS = (4, 5)
 _DOMAIN = "persistent"
 _NO_UUID = "00000000-0000-0000-0000-000000000000"
@@ -21,19 +21,19 @@ _NO_UUID = "00000000-0000-0000-0000-000000000000"
 
 @dataclass(frozen=True, slots=True)
 class LedgerFolder:
-    """A ledger's folder, as far as its path tells.
+    """A ledger's folder, parsed from its path.
 
     Attributes
     ----------
     path
-        Of the topic's folder: the place in the bucket, and the name of the managed ledger.
+        Path of the topic's folder: the base in the bucket, and the name of the managed ledger.
     ledger_id
-        The id by the folder's name; a guess where that is not as Pulsar writes it, and -1 where there is nothing to guess from.
+        The id by the folder's name; a guess if Pulsar would write another name, and -1 if there is nothing to guess from.
     name
-        Path of the ledger's folder below that of the topic, where that is not as Pulsar writes it: then nothing tells the uuid. It is
-        empty where the ledger's files are in the topic's folder itself.
+        Path of the ledger's folder below that of the topic, if Pulsar would write another name: then the uuid is unknown. Empty if the
+        ledger's files are in the topic's folder itself.
     fault
-        What is wrong with name or path, so that it is no ledger, whatever is in it; empty where nothing is.
+        Why name or path cannot be that of a ledger, whatever the folder contains; empty if they can.
 
     """
 
@@ -51,7 +51,7 @@ class LedgerFolder:
 
     @property
     def is_in_a_topic(self) -> bool:
-        """Whether the path tells whose it is."""
+        """Whether the path contains the topic."""
         return not self.fault or self.name is not None
 
     @property
@@ -65,31 +65,31 @@ class LedgerFolder:
         return f"{self.key}/index"
 
     def place_of(self, managed_ledger: str) -> str | None:
-        """Return where in the bucket the managed ledger's name begins, the path before it; None if this is no folder of that one."""
+        """Return where in the bucket the managed ledger's name begins, as the path before it; None if this folder is not of that one."""
         place = self.path.removesuffix(managed_ledger)
         is_its = len(place) < len(self.path) and len(managed_ledger.split("/")) in _NAME_PARTS
         return place if is_its and (not place or place.endswith("/")) else None
 
     def name_at(self, place: str) -> str | None:
-        """Return the managed ledger of this folder if names begin at a place; None if no name does there."""
+        """Return the managed ledger of this folder if names begin at a place; None if none can begin there."""
         name = self.path.removeprefix(place)
         is_name = self.path.startswith(place) and len(name.split("/")) in _NAME_PARTS
         return name if is_name else None
 
     def guessed_place(self, known: Iterable[str]) -> str:
-        """Return where in the bucket its name begins, in all likelihood: where those of known ledgers do, else with four parts."""
+        """Return where in the bucket its name probably begins: where those of known ledgers do, else four parts before its end."""
         likely = [place for place in known if self.name_at(place) is not None]
         return max(likely, key=len, default="/".join(self.path.split("/")[:-4]) + "/").removeprefix("/")
 
     @property
     def exact_place(self) -> str:
-        """The folder's own path, marked as such (`ledgerfs.layouts.mapfile.rows.key_of_missing`), where place and name do not make it."""
+        """The folder's own path, with a mark (`ledgerfs.layouts.mapfile.rows.key_of_missing`), if place and name do not make it."""
         return f"{self.key}//"
 
 
 @dataclass(frozen=True, slots=True)
 class FolderFiles:
-    """A ledger's folder, and what was listed in it, or of it itself; ``has_more``: whether other files in it have bytes."""
+    """A ledger's folder and its listed objects; ``itself`` is that of the folder; ``has_more``: whether other files in it have bytes."""
 
     folder: LedgerFolder
     data: ObjectStat | None = None
@@ -99,37 +99,37 @@ class FolderFiles:
 
     @property
     def is_empty(self) -> bool:
-        """Whether not one byte is in it, as far as the store let us look."""
+        """Whether it contains no bytes, as far as the store allows reading it."""
         stats = (stat for stat in (self.data, self.index, self.itself) if stat is not None)
         return not (self.has_more or any(stat.size or stat.refused for stat in stats))
 
 
 @dataclass(slots=True)
 class NameStarts:
-    """Where in the bucket the names of managed ledgers begin, as the metadata of ledgers tells it; of others that is guessed by these."""
+    """Where in the bucket the names of managed ledgers begin, by the metadata of ledgers; a guess for other folders."""
 
     _by_path: dict[str, str] = field(default_factory=dict)
     _places: set[str] = field(default_factory=set)
 
     def learn(self, place: str, managed_ledger: str) -> None:
-        """Learn the place of a name that metadata has; where those of one folder contradict each other, the shortest counts."""
+        """Add the place of a name in metadata; if two of one folder contradict each other, the shorter one counts."""
         path = f"{place}{managed_ledger}"
         self._by_path[path] = min(place, self._by_path.get(path, place))
         self._places.add(place)
 
     def guess(self, folder: LedgerFolder) -> str:
-        """Return where the name of a folder begins: where that of another ledger of the same topic's folder does, if there is one."""
+        """Return where the name of a folder begins: as for another ledger in the same topic's folder, else a guess."""
         place = self._by_path.get(folder.path)
         return folder.guessed_place(self._places) if place is None else place
 
 
 class MapFileListing:
-    """The objects of a listing that are in ledgers' folders, as its pages come.
+    """The objects of a listing that are in ledgers' folders, added page by page.
 
     Attributes
     ----------
     at_top
-        Which of a ledger's files are at the top of what was opened, in no folder.
+        Files of a ledger at the top of the opened folder, outside any ledger's folder.
 
     """
 
@@ -141,11 +141,11 @@ class MapFileListing:
         self.at_top: set[str] = set()
 
     def take(self, page: Sequence[ObjectStat]) -> list[ObjectStat]:
-        """Take data, indexes, Hadoop's checksums, and folders of ledgers that are empty, or closed to us."""
+        """Take data, indexes, Hadoop's checksums, and ledgers' folders that are empty or not readable; return the other objects."""
         return [stat for stat in page if not self._take(stat)]
 
     def may_be_behind(self, key: str) -> bool:
-        """Whether a link stands where the folder of a topic would, or below one, or beside folders on the way to ledgers."""
+        """Whether a link at this key may lead to ledgers: in place of a topic's folder, below one, or next to folders on the way."""
         above, _, name = key.rpartition("/")
         parts = above.split("/")
         if _DOMAIN in parts[2:] or (len(parts) >= 2 and name == _DOMAIN):
@@ -153,7 +153,7 @@ class MapFileListing:
         return any(not above or f"{folder.path}/".startswith(f"{above}/") for folder in self._found)
 
     def folders(self) -> list[FolderFiles]:
-        """Return what was found."""
+        """Return the folders so far."""
         return [
             FolderFiles(
                 folder,
@@ -180,7 +180,7 @@ class MapFileListing:
             self._with_more.add(folder)
 
     def _take_odd(self, stat: ObjectStat, parts: list[str], name: str) -> bool:
-        """Take what looks like a ledger, and is not as Pulsar writes one: passed over, it would be gone without a word."""
+        """Take an object that resembles a ledger's, with a name that Pulsar does not write, so that it is reported."""
         kind = KINDS.get(name)
         if parts == [""]:
             self.at_top |= {name} & KINDS.keys()
@@ -192,7 +192,7 @@ class MapFileListing:
         for count in range(1, len(parts) + 1):
             folder = ledger_folder("/".join(parts[:count]))
             if folder is not None:
-                # There is a folder, whatever is in it.
+                # The folder exists, with other files.
                 self._found.setdefault(folder, {})
                 self._with_more.add(folder)
                 return False
@@ -204,16 +204,16 @@ class MapFileListing:
 
 
 def ledger_folder(path: str) -> LedgerFolder | None:
-    """Return what the path of a folder tells; None for one that is no ledger's."""
+    """Parse the path of a ledger's folder; None if it is not one."""
     parts = path.split("/")
     parsed = parse_ledger_folder("/".join(parts[-_PARTS:]))
     return None if parsed is None else LedgerFolder("/".join(parts[:-1]), parsed.ledger_id, parsed.uuid)
 
 
 def _odd_folder(parts: list[str]) -> LedgerFolder | None:
-    """Return what the path of a folder tells that has a ledger's files in it, and is none of a ledger; None if it is nobody's.
+    """Parse the path of a folder that has a ledger's files but not a ledger's path; None if it is of no topic.
 
-    All that is below the folder of a topic is that topic's, whatever its name.
+    All that is below the folder of a topic belongs to that topic, whatever its name.
     """
     end, parsed = _end_of_topic(parts), parse_ledger_name(parts[-1])
     if end is not None and not (parsed and end == len(parts)):
@@ -229,6 +229,6 @@ def _odd_folder(parts: list[str]) -> LedgerFolder | None:
 
 
 def _end_of_topic(parts: list[str]) -> int | None:
-    """Return how many parts of a path are that of a topic's folder; None where it is not below one. Preferred is the parent."""
+    """Return how many parts of a path are the topic's folder; None if it is not below one. Prefers the parent."""
     ends = (at + 2 for at in range(2, len(parts) - 1) if parts[at] == _DOMAIN)
     return min(ends, key=lambda end: abs(len(parts) - 1 - end), default=None)

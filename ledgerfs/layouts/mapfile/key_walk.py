@@ -1,7 +1,7 @@
-"""Walking the records of a ledger's data, and going on at the next marker after damage.
+"""Walk the records of a ledger's data, and resume at the next marker after damage.
 
-Only this module decides whether bytes are the entries that they should be. Markers are a block or some 100 KB apart; one is believed only
-as far as keys bear it out: the one after it has to be behind those that were read before the damage.
+Only this module decides whether bytes are the expected entries. Markers are a block or some 100 KB apart; a marker counts only if keys
+confirm it: the one after it has to be greater than those that were read before the damage.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,21 +23,21 @@ from ledgerfs.storage.object_store import ObjectStore
 from ledgerfs.storage.objects import ObjectStat, ReadRequest
 
 STRETCH = 8 << 20
-"""Bytes that are looked at together, more only for a larger record or block."""
+"""Bytes of a window; more only for a larger record or block."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyPlace:
-    """Where a walk begins, or is.
+    """Where a walk begins, or has arrived.
 
     Attributes
     ----------
     position
         Offset in the data; 0 for the first record, after the header.
     key
-        Of the record there; where that is not proved, one that the walk comes to.
+        Of the record there; if that is not proved, one that the walk has to reach.
     least
-        Where it is not proved: no key before this can be there.
+        If the key is not proved: no smaller key can be there.
 
     """
 
@@ -52,17 +52,17 @@ START = KeyPlace(0, METADATA_KEY, is_proved=True)
 
 @dataclass(frozen=True, slots=True)
 class KeyStretch:
-    """Entries that follow each other in a ledger's data; perhaps none, where the metadata stands alone.
+    """Consecutive entries of a ledger's data; none if the metadata stands alone.
 
     Attributes
     ----------
     metadata
         The value of key -1, if it was among them.
     places
-        Offset in the data where each record begins, with a marker before it (that of the first one may be left out), or the block that has
-        it, shape (keys,): those of the entries, and before them that of the metadata, if it is there.
+        Offset in the data of each record (with the marker before it, optional for the first one), or of the block that contains it; shape
+        (keys,): those of the metadata, if it is there, then those of the entries.
     behind
-        Where the next record begins.
+        Position of the next record.
 
     """
 
@@ -75,26 +75,26 @@ class KeyStretch:
 def walk_keys(
     window: ObjectWindow, place: KeyPlace, header: SequenceHeader, last: int, data: ObjectStat
 ) -> Iterator[KeyStretch]:
-    """Yield the entries from a place on up to ``last``, and those after it that stand with it in a block; use up the window as far.
+    """Yield the entries from a place up to ``last``, and those after it in the same block; consume the window up to there.
 
     Parameters
     ----------
     window
-        On the data, at ``place`` or before it.
+        Window on the data that begins at ``place`` or before it.
     place
         Where to begin.
     header
         Of the data.
     last
-        The last entry that is wanted.
+        The last requested entry.
     data
         The object.
 
     Raises
     ------
     CorruptLedgerError
-        After all entries before it were yielded: for a record that is broken or cut short, keys that do not follow by one, and a window or
-        file that ends before the entry ``last``; where the place is not proved, also for a walk that does not come to its key.
+        After all entries before it were yielded: a record is damaged or truncated, keys are not consecutive, or the window or file ends
+        before the entry ``last``; if the place is not proved, also a walk that does not reach its key.
     UnsupportedFormatError
         A block or value that is too large.
 
@@ -133,7 +133,7 @@ def walk_keys(
 
 
 def _following(records: Records, expected: int) -> int:
-    """Return how many keys, from the first on, follow by one."""
+    """Return how many keys, from the first on, are consecutive."""
     is_right = records.keys == np.arange(expected, expected + len(records))
     return len(records) if is_right.all() else int(np.argmin(is_right))
 
@@ -149,28 +149,28 @@ def _stretch(records: Records, count: int, places: npt.NDArray[np.int64], behind
 
 
 _LOOKED_AT = 1 << 20
-"""Bytes that are looked at together, at least."""
+"""Bytes that are searched together, at least."""
 
 _MARKER = len(SYNC_ESCAPE) + SYNC_BYTES
 
 _MOST_MARKERS = 1000
-"""So many in a row that lead nowhere, and the rest of the file is given up: values may be full of what looks like markers."""
+"""Wrong markers in a row after which the rest of the file is given up: values may contain many bytes that resemble markers."""
 
 
 @dataclass(slots=True)
 class Resync:
-    """The way out of one damage.
+    """The search for the next readable record after damage.
 
     Attributes
     ----------
     next_marker
         Returns the offset in the data of the first marker from an offset on, or None.
     error
-        What was wrong.
+        The damage.
     position
-        From where a marker is looked for next.
+        Offset at which the search for a marker goes on.
     least, last
-        The first key that was not read, and the last one that there is.
+        The first key that was not read, and the last one of the data.
 
     """
 
@@ -182,7 +182,7 @@ class Resync:
     _tried: int = 0
 
     def next_place(self) -> KeyPlace | None:
-        """Return where to try next; None where the rest is lost."""
+        """Return where to try next; None if the rest is lost."""
         at = self.next_marker(self.position) if self._tried < _MOST_MARKERS else None
         if at is None:
             return None

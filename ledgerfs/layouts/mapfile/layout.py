@@ -1,7 +1,7 @@
-"""Buckets of Pulsar's filesystem offloader: a folder a ledger, in folders named like topics, perhaps below the offloader's base folder.
+"""Buckets of Pulsar's filesystem offloader: one folder per ledger, in folders named like topics, optionally below a base folder.
 
-A catalog costs a listing, and two or three small reads a ledger that was not seen before. Its metadata tells the topic, and so where in the
-bucket the offloader's base is. What is no whole ledger becomes a `PartialLedger`; nothing in the bucket is fatal.
+A catalog costs a listing, and two or three small reads per new ledger. Its metadata contains the topic, and so shows where in the bucket
+the offloader's base is. A folder that is not a whole ledger becomes a `PartialLedger`; nothing in the bucket is fatal.
 """
 
 import time
@@ -39,7 +39,7 @@ _CHUNK = 256
 
 
 class MapFiles:
-    """`Layout` of what Pulsar's filesystem offloader writes into a bucket. It only reads."""
+    """`Layout` of Pulsar's filesystem offloader; read-only."""
 
     __slots__ = ("_store",)
 
@@ -51,11 +51,11 @@ class MapFiles:
         self._store = store
 
     def begin_listing(self) -> MapFileListing:
-        """Return what takes the objects in ledgers' folders."""
+        """Return the collector of objects in ledgers' folders."""
         return MapFileListing()
 
     def kind_of_other(self, key: str) -> str | None:  # noqa: ARG002  (nothing else is the offloader's)
-        """Know nothing."""
+        """Return None: other objects have no kind."""
         return None
 
     def load(
@@ -66,7 +66,7 @@ class MapFiles:
         places: Names,
         progress: Progress | None,
     ) -> FoundLedgers:
-        """Read of each folder that ``previous`` does not know in its present version what makes it a ledger."""
+        """Read the metadata and ends of folders that are new or changed since ``previous``."""
         known, found = _KnownRows(previous), _Findings(names, places)
         unseen = []
         for files in listing.folders():
@@ -90,36 +90,36 @@ class MapFiles:
         )
 
     def completed(self, catalog: Catalog) -> Catalog:
-        """Return the catalog as it is; raises `NotFoundError` where a folder was opened that is below the one which is a bucket."""
+        """Return the catalog as it is; raises `NotFoundError` if the opened folder is below the one that is the bucket."""
         if not (catalog.ledgers.size or catalog.lost.size):
             require_top(remains_of(catalog), self._store.url)
         return catalog
 
     def gaps(self, catalog: Catalog, now_ms: int) -> Iterator[tuple[Any, ...]]:
-        """Yield what is missing by folders that are no whole ledgers."""
+        """Yield the gaps that incomplete ledgers leave."""
         return find_gaps(catalog, now_ms)
 
     def open_ledger(self, ref: LedgerRef) -> LedgerReader:
-        """Return a reader of one ledger; nothing is read before it is needed."""
+        """Return a reader of one ledger, which reads nothing yet."""
         return MapFileReader(self._store, ref)
 
     def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:  # noqa: ARG002  (the catalog tells all)
-        """Yield what was seen while the catalog was made."""
+        """Yield the findings of making the catalog."""
         return check_catalog(catalog)
 
     def check_ledger(self, ledger: LedgerReader, on_read: OnRead, digest: "blake2b | None" = None) -> "MapFileCheck":
         """Read every byte of a ledger's objects."""
-        # numba, which this imports, is not needed for a quick look.
+        # This imports numba, which a quick check does not need.
         from ledgerfs.layouts.mapfile.checks.ledger_check import MapFileCheck
 
         return MapFileCheck(cast("MapFileReader", ledger), on_read, digest=digest).run()
 
     def remarks(self, catalog: Catalog) -> list[Finding]:  # noqa: ARG002
-        """Say nothing more."""
+        """Return no remarks."""
         return []
 
     def repairs(self, request: RepairRequest) -> Iterator[Repair]:  # noqa: ARG002
-        """Yield nothing: there is no writer."""
+        """Yield nothing: ledgerfs does not write this layout."""
         return iter(())
 
 
@@ -140,7 +140,7 @@ class _KnownRows:
             self._by_folder[LedgerFolder(path, ledger_id, uuid_from_halves(high, low))] = number
 
     def unchanged(self, files: FolderFiles) -> int | None:
-        """Return the row of a folder whose objects have the sizes and versions that they had."""
+        """Return the row of a folder whose objects have the same sizes and versions; None if there is none."""
         number = self._by_folder.get(files.folder)
         if number is None or files.data is None:
             return None
@@ -159,7 +159,7 @@ class _KnownRows:
         return cast("tuple[Any, ...]", self._rows[number].item())
 
     def name_of(self, number: int) -> str | None:
-        """Return the managed ledger of a row by its metadata; None if that does not name it."""
+        """Return the managed ledger of a row by its metadata; None if the metadata does not name it."""
         assert self._catalog is not None  # noqa: S101  (there are rows)
         return self._catalog.names[int(self._rows["name"][number])] if self._own["is_named"][number] else None
 
@@ -169,9 +169,9 @@ def _is_same(stat: ObjectStat, size: int, version: bytes) -> bool:
 
 
 class _Findings:
-    """What became of folders: rows, and what is left of others.
+    """The results of loading folders: rows, and partial ledgers.
 
-    Names and places of rows are set when the names that metadata has are known, since those of nameless ledgers are guessed by them.
+    Names and places of rows are set last, since known names are needed to guess those of ledgers without one.
     """
 
     def __init__(self, names: Names, places: Names) -> None:
@@ -182,11 +182,11 @@ class _Findings:
         self._now_ms = int(time.time() * 1000)
 
     def keep(self, row: tuple[Any, ...], folder: LedgerFolder, told: str | None) -> None:
-        """Take a row, whose name and place are set later, and its managed ledger by the metadata."""
+        """Add a row, and its managed ledger by the metadata; its name and place are set later."""
         self._rows.append((row, folder, told))
 
     def take(self, one: Loaded | Unloaded) -> None:
-        """Take a folder; one that lacks its end, and is young, may be growing, and is no ledger yet."""
+        """Add a folder; skips a young one without an end, which may still grow."""
         folder = one.files.folder
         if isinstance(one, Unloaded):
             self._unloaded.append((one, may_grow(one.error) and not folder.fault))
@@ -200,7 +200,7 @@ class _Findings:
             self._unloaded.append((Unloaded(one.files, error, one.metadata), is_written))
 
     def name_starts(self) -> NameStarts:
-        """Return where names begin, by the ledgers whose metadata has them; of other folders that is only needed if there are any."""
+        """Return where names begin, by the ledgers whose metadata has them; empty if no other folders need it."""
         starts = NameStarts()
         if self._unloaded or any(told is None for *_, told in self._rows):
             for _, folder, told in self._rows:
@@ -219,7 +219,7 @@ class _Findings:
         return np.array(rows, LEDGER)
 
     def partial(self, starts: NameStarts) -> Iterator[PartialLedger]:
-        """Yield what is left."""
+        """Yield the partial ledgers."""
         for one, grows in self._unloaded:
             files, folder, metadata = one.files, one.files.folder, one.metadata
             told = None if metadata is None else metadata.managed_ledger
@@ -269,7 +269,7 @@ def _unfinished(one: Loaded) -> CorruptLedgerError:
 
 
 def _contradiction(one: Loaded) -> CorruptObjectError | None:
-    """Return what is wrong with the place of a folder: it is none of a ledger, or not of the one that the metadata names."""
+    """Return the error for a folder in a wrong place: not that of a ledger, or not of the one that the metadata names."""
     folder, told = one.files.folder, one.metadata.managed_ledger
     if folder.fault:
         return CorruptLedgerError(folder.fault, key=one.data.key)

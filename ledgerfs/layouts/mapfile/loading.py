@@ -1,7 +1,7 @@
-"""What a catalog needs of ledgers that it has not seen: their metadata, their indexes, and whether their ends are there.
+"""Load new ledgers for a catalog: their metadata, their indexes, and whether their data is complete.
 
-Of each, the beginning of the data and the index are read together, then the end of the data, unless that was read with the beginning.
-Where the last position of the index does not lead to the end, more of the data is read: as without an index, then all of it.
+Reads the beginning of the data and the index of each together, then the end of the data, unless that was read with the beginning. If the
+last position of the index does not lead to the end, reads more of the data, as without an index; then all of it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,18 +35,18 @@ from ledgerfs.storage.object_store import ObjectStore
 from ledgerfs.storage.objects import ObjectStat, ReadRequest
 
 HEAD_BYTES = 64 << 10
-"""First bytes of the data that are read: all of a small ledger, and the header and metadata of any."""
+"""First bytes of the data to read: all of a small ledger, and the header and metadata of any."""
 
 TAIL_BYTES = 4 << 20
-"""Last bytes that are read at most: a few blocks, or as many markers as are tried."""
+"""Last bytes to read at most: a few blocks, or as many markers as are tried."""
 
 _ENDLESS = 2**63 - 1
-"""Size of data of which nothing is to be said to be missing."""
+"""Size of data for which no missing end is to be reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What the first bytes of a ledger's data tell."""
+    """Header and metadata of a ledger, from the first bytes of its data."""
 
     header: SequenceHeader
     metadata: LedgerMetadata
@@ -54,7 +54,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A ledger of which all was read that a catalog needs."""
+    """A ledger with all that a catalog needs."""
 
     files: FolderFiles
     data: ObjectStat
@@ -66,7 +66,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Unloaded:
-    """A ledger's folder that cannot be read as one, why, and its metadata if that could be read."""
+    """A ledger's folder that is not readable as one, with the reason, and its metadata if that is readable."""
 
     files: FolderFiles
     error: LedgerfsError
@@ -75,7 +75,7 @@ class Unloaded:
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """A ledger whose end is looked at next; ``head`` is its data where that was read wholly."""
+    """A ledger whose end is checked next; ``head`` is its data if that was read wholly."""
 
     files: FolderFiles
     data: ObjectStat
@@ -87,18 +87,18 @@ class _Begun:
 
     @property
     def least_start(self) -> int:
-        """Where the part of the data begins that is walked without an index."""
+        """Offset from which the data is walked without an index."""
         return max(0, self.data.size - TAIL_BYTES)
 
     @property
     def tail_start(self) -> int:
-        """Where the part of the data begins that is walked: at the last position of the index, if that is near enough to the end."""
+        """Offset from which the data is walked: the last position of the index, if that is near enough to the end."""
         if self.index is not None and self.index.positions[-1] >= self.least_start:
             return int(self.index.positions[-1])
         return self.least_start
 
     def told(self, tail: bytes) -> Loaded | None:
-        """Return what is known with the data's last bytes; None where they contradict the index, and more of them are needed."""
+        """Return the ledger by the data's last bytes; None if they contradict the index, and more of them are needed."""
         window, index = self._window(tail), self.index
         if index is None or index.positions[-1] < window.offset:
             return self.loaded(self._end_of(window))
@@ -108,7 +108,7 @@ class _Begun:
         return self.seen(tail)
 
     def seen(self, tail: bytes) -> Loaded | None:
-        """Return what is known where the index leads to no end; None where the data's last bytes do not show one either."""
+        """Return the ledger if the index does not lead to the end; None if the data's last bytes do not contain an end either."""
         window = self._window(tail)
         end = self._end_of(window)
         if end is End.SEEN or window.offset <= self.start.header.size:
@@ -116,18 +116,18 @@ class _Begun:
         return None
 
     def walked(self, store: ObjectStore) -> Loaded:
-        """Return what all of the data tells; raises what reading it does."""
+        """Return the ledger by a walk through all of its data; raises the errors of reading."""
         end = walked_end(store, self.data, self.start.header, self.start.metadata.last_entry)
         return self.loaded(end, is_contradicted=True)
 
     def loaded(self, end: End, *, is_contradicted: bool = False) -> Loaded:
-        """Return the ledger; its index is wrong where it is contradicted by data that is whole."""
+        """Return the ledger; its index is wrong if whole data contradicts it."""
         is_wrong = is_contradicted and end is End.SEEN
         cuts, state = (1, IndexState.WRONG) if is_wrong else (self.cuts, self.index_state)
         return Loaded(self.files, self.data, self.start.metadata, cuts, state, end)
 
     def unloaded(self, error: LedgerfsError) -> Unloaded:
-        """Return the ledger as one whose end could not be read."""
+        """Return the ledger as one with an unreadable end."""
         return Unloaded(self.files, error, self.start.metadata)
 
     def _window(self, tail: bytes) -> Window:
@@ -140,9 +140,9 @@ class _Begun:
 def load_folders(
     store: ObjectStore, folders: Sequence[FolderFiles], tell: Callable[[int], None]
 ) -> Iterator[Loaded | Unloaded]:
-    """Read what a catalog needs of ledgers' folders; ``tell`` is told how many are done.
+    """Read what a catalog needs of ledgers' folders; calls ``tell`` with the number of those that are done.
 
-    Raises `StoreUnreachableError`; all else is told of each.
+    Raises `StoreUnreachableError`; yields other errors with their folder.
     """
     for done, made in enumerate(_ended(store, _begun(store, folders)), 1):
         tell(done)
@@ -168,7 +168,7 @@ def _begun(store: ObjectStore, folders: Iterable[FolderFiles]) -> Iterator[_Begu
 
 
 def _ended(store: ObjectStore, begun: Iterable[_Begun | Unloaded]) -> Iterator[Loaded | Unloaded]:
-    """Yield ledgers with what is known of their ends, in any order."""
+    """Yield ledgers after the check of their ends, in any order."""
     made: Loaded | Unloaded | None
     waiting: list[_Begun] = []
     for one in begun:
@@ -191,7 +191,7 @@ def _ended(store: ObjectStore, begun: Iterable[_Begun | Unloaded]) -> Iterator[L
 
 
 def _tails(store: ObjectStore, wanted: Sequence[tuple[_Begun, int]]) -> Iterator[tuple[_Begun, bytes | LedgerfsError]]:
-    """Yield ledgers with their data from an offset on, or the error of it; raises `StoreUnreachableError`."""
+    """Yield ledgers with their data from an offset on, or with its error; raises `StoreUnreachableError`."""
     requests = (ReadRequest(one.data.key, start, one.data.size, one.data.version, False) for one, start in wanted)
     for (one, _), outcome in zip(wanted, store.read_many(requests), strict=True):
         if isinstance(outcome, StoreUnreachableError):
@@ -209,7 +209,7 @@ def _walked(store: ObjectStore, one: _Begun) -> Loaded | Unloaded:
 
 
 def _found(store: ObjectStore, files: FolderFiles) -> FolderFiles | Unloaded:
-    """Look once more for data that was not listed: pages of a listing are of different moments."""
+    """Check again for data that was not listed: pages of a listing are of different moments."""
     if files.data is not None:
         return files
     if files.itself is not None and files.itself.refused:
@@ -225,7 +225,7 @@ def _found(store: ObjectStore, files: FolderFiles) -> FolderFiles | Unloaded:
 
 
 def _is_gone(store: ObjectStore, files: FolderFiles) -> bool:
-    """Whether the index was deleted since the listing, too."""
+    """Whether the index was deleted as well since the listing."""
     if files.index is None:
         return False
     try:
@@ -275,7 +275,7 @@ def _opened(store: ObjectStore, files: FolderFiles, head: bytes, index: bytes | 
 def _parsed_index(
     files: FolderFiles, data: ObjectStat, start: Start, outcome: bytes | LedgerfsError | None
 ) -> tuple[MapFileIndex | None, int, IndexState]:
-    """Return the index, how many cuts it makes, and what is to be said of it; without one that is right, data is read through."""
+    """Return the index, its number of split points, and its state; if it is not right, readers walk through the data."""
     if files.index is None or isinstance(outcome, ObjectNotFoundError):
         return None, 1, IndexState.MISSING
     if isinstance(outcome, AccessDeniedError | StoreError):
@@ -289,15 +289,15 @@ def _parsed_index(
         return None, 1, IndexState.WRONG
     if index.positions[0] < start.header.size:
         return None, 1, IndexState.WRONG
-    # Only the last of it is needed further.
+    # Only the last position is needed further.
     last = slice(-1, None)
     return MapFileIndex(np.array(index.keys[last]), np.array(index.positions[last])), len(cuts), IndexState.GOOD
 
 
 def read_start(head: bytes, data: ObjectStat, read: Callable[[int], bytes]) -> Start:
-    """Return what the beginning of a ledger's data tells; ``read`` returns more of it, up to an offset.
+    """Parse the header and metadata at the beginning of a ledger's data; ``read`` returns more of it, up to an offset.
 
-    Raises `CorruptLedgerError`, `CorruptMetadataError`, `UnsupportedFormatError`, and what ``read`` does.
+    Raises `CorruptLedgerError`, `CorruptMetadataError`, `UnsupportedFormatError`, and the errors of ``read``.
     """
     while True:
         window = Window(memoryview(head), 0, data.size, key=data.key)
@@ -309,7 +309,7 @@ def read_start(head: bytes, data: ObjectStat, read: Callable[[int], bytes]) -> S
 
 
 def shown_metadata(head: bytes) -> LedgerMetadata | None:
-    """Return the metadata that the first bytes of a ledger's data show, also where the record or block that it is in is cut short."""
+    """Return the metadata in the first bytes of a ledger's data, even if its record or block is truncated."""
     window = Window(memoryview(head), 0, _ENDLESS)
     try:
         header = parse_header(window)
@@ -320,23 +320,23 @@ def shown_metadata(head: bytes) -> LedgerMetadata | None:
 
 
 def may_grow(error: LedgerfsError) -> bool:
-    """Whether something that cannot be read may be a ledger which is written just now."""
+    """Whether an unreadable folder may be a ledger that is still being written."""
     is_short = isinstance(error, CorruptLedgerError) and not isinstance(error, CorruptMetadataError)
     return isinstance(error, StaleObjectError) or is_short
 
 
 APART = 1 << 20
-"""Bytes between two positions that are used, at least: less is read as fast as a request is answered."""
+"""Least bytes between two positions that are used: fewer are read as fast as a request is answered."""
 
 MAX_INDEX_BYTES = 64 << 20
 """More than any index: it has two numbers, compressed, for 128 records or more."""
 
 
 def cuts_of(index: MapFileIndex, last_entry: int, *, key: str | None = None) -> tuple[Int64, Int64]:
-    """Return entries at which reading can begin, the first one 0, and the positions in the data from where a walk comes to each.
+    """Return entries at which reading can begin, the first one 0, and the position in the data from which a walk reaches each.
 
-    The first position is 0, the start of the file. Raises `CorruptIndexError` for an index without entries, and for one of more entries
-    than the ledger has.
+    The first position is 0, the start of the file. Raises `CorruptIndexError` for an index without entries, and for one with more entries
+    than the ledger.
     """
     if not len(index) or index.keys[-1] > last_entry:
         reason = "an index without entries" if not len(index) else f"key {index.keys[-1]}, the ledger has {last_entry}"

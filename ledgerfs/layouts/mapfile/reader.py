@@ -1,9 +1,8 @@
-"""Reading one ledger of a MapFile: entries by id, in whole buffers.
+"""Read one ledger of a MapFile: entries by id, in whole buffers.
 
-Reading begins at a position of the index, or at the start of the data where there is none that is of use, and walks from key to key. What
-the index says is believed only as far as keys bear it out: a walk from a wrong position is begun anew at the start of the data. Keys have
-to follow by one up to the last entry, so that half a ledger is never taken for a whole one. Every read names the version of the object that
-the catalog saw.
+Reading begins at a position of the index, or at the start of the data without one, and walks from key to key. Keys have to confirm the
+index: after a walk from a wrong position, reading begins again at the start of the data. Keys have to be consecutive up to the last entry,
+so an incomplete ledger never counts as a whole one. Every read names the version of the object in the catalog.
 """
 
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from ledgerfs.storage.objects import ReadRequest
 
 _KEPT = 8 << 20
-"""Bytes, at most, that caches keep of one read: more would push out what is read more than once."""
+"""Most bytes of one read that caches keep: more would evict data that is read more than once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +44,20 @@ class Positions:
     size: int
 
     def before(self, entry: int) -> "KeyPlace":
-        """Return the nearest position from which a walk comes to an entry."""
+        """Return the nearest position from which a walk reaches an entry."""
         from ledgerfs.layouts.mapfile.key_walk import START, KeyPlace
 
         row = int(np.searchsorted(self.firsts, entry, "right")) - 1
         return KeyPlace(int(self.positions[row]), int(self.firsts[row]), is_proved=False) if row > 0 else START
 
     def behind(self, entry: int) -> int:
-        """Return an offset in the data up to which the record of an entry goes, or its block: the one that a position is for has it too."""
+        """Return an offset in the data after the record of an entry, or its block: a position's own block may contain the entry as well."""
         row = int(np.searchsorted(self.firsts, entry, "right")) + 1
         return int(self.positions[row]) if row < self.positions.size else self.size
 
 
 class MapFileReader(ObjectLedgerReader):
-    """`LedgerReader` of a MapFile. Safe in threads and after a fork: what it keeps is only ever replaced whole."""
+    """`LedgerReader` of a MapFile. Safe in threads and after a fork: its cached values are only ever replaced whole."""
 
     __slots__ = ("_positions", "_start")
 
@@ -85,7 +84,7 @@ class MapFileReader(ObjectLedgerReader):
 
     @property
     def positions(self) -> Positions:
-        """Where walks begin; reads the index, unless the catalog has seen that it is of no use."""
+        """Where walks begin; reads the index, unless it is unusable by the catalog."""
         positions = self._positions
         if positions is None:
             firsts = starts = np.zeros(1, np.int64)
@@ -97,7 +96,7 @@ class MapFileReader(ObjectLedgerReader):
         return positions
 
     def index(self) -> MapFileIndex:
-        """Read the index; raises `CorruptIndexError`, `UnsupportedFormatError`, and `CorruptLedgerError` where there is none."""
+        """Read the index; raises `CorruptIndexError`, `UnsupportedFormatError`, and `CorruptLedgerError` if there is none."""
         stat = self.ref.object("index")
         data = self.store.read(self.index_request)
         try:
@@ -109,16 +108,16 @@ class MapFileReader(ObjectLedgerReader):
             raise
 
     def expect(self) -> None:
-        """Begin to read the index, where that takes a while: it will be needed soon."""
+        """Begin to read the index if the store is remote: it will be needed soon."""
         if self._positions is None and self.ref.cuts > 1 and self.store.is_remote and self.index_request.version:
             self.store.start(self.index_request)
 
     def plan(self, first: int, last: int, *, is_known: bool = False) -> "Iterator[ReadRequest]":
-        """Return the reads that `batches_of` wants; the first ones are small unless it is known that all will be read."""
+        """Return the reads that `batches_of` needs; the first ones are small unless all will be read."""
         return self._parts(self.positions.before(first), self.positions.behind(last), is_known=is_known)
 
     def cuts(self) -> Cuts:
-        """Return entries that the index has positions for, a MiB or more apart."""
+        """Return entries that have positions in the index, a MiB or more apart."""
         return self.positions.firsts
 
     def metadata(self) -> LedgerMetadata:
@@ -149,7 +148,7 @@ class MapFileReader(ObjectLedgerReader):
     def batches_of(
         self, parts: Parts | None, first: int, last: int, on_damage: OnDamage | None = None
     ) -> "Iterator[EntryBatch]":
-        """Yield entries from the parts of `plan`; with ``on_damage``, which is called, damaged ones are left out up to the next marker."""
+        """Yield entries from the parts of `plan`; with ``on_damage``, which is called, skips damaged ones up to the next marker."""
         self.require_range(first, last)
         place, key = self.positions.before(first), self.data.key
         if parts is not None and leads_to(parts, key, place.position):
@@ -165,7 +164,7 @@ class MapFileReader(ObjectLedgerReader):
     def _read(
         self, window: ObjectWindow, place: "KeyPlace", first: int, last: int, on_damage: OnDamage | None
     ) -> "Iterator[EntryBatch]":
-        """Yield entries; what contradicts itself is asked for once more, then without the index, before it is damage."""
+        """Yield entries; rereads contradictory bytes once, then reads without the index, before it reports damage."""
         from ledgerfs.layouts.mapfile.key_walk import START
 
         tried: list[KeyPlace] = []
@@ -202,14 +201,14 @@ class MapFileReader(ObjectLedgerReader):
                 opened.close()
 
     def _walk(self, window: ObjectWindow, place: "KeyPlace", last: int) -> "Iterator[KeyStretch]":
-        # numba, which this imports, is not needed by those who only list.
+        # This imports numba, which listing does not need.
         from ledgerfs.layouts.mapfile.key_walk import walk_keys
 
         self._start = self._start or self._start_in(window)
         return walk_keys(window, place, self.start.header, last, self.data)
 
     def _start_in(self, window: ObjectWindow) -> Start | None:
-        """Return header and metadata from a window on the start of the data, which is to be read anyway."""
+        """Return header and metadata from a window on the start of the data, which has to be read anyway."""
         head = min(self.data.size, HEAD_BYTES)
         if window.position or not window.fill(min(head, FIRST_BYTES)):
             return None
@@ -224,7 +223,7 @@ class MapFileReader(ObjectLedgerReader):
         return start
 
     def _again(self, place: "KeyPlace", tried: "list[KeyPlace]") -> "KeyPlace | None":
-        """Return where to begin once more after damage: at the same place, then at the start if only the index tells of that place."""
+        """Return where to retry after damage: at the same place, then at the start if only the index led to that place."""
         from ledgerfs.layouts.mapfile.key_walk import START
 
         if tried.count(place) <= 1:
@@ -232,40 +231,40 @@ class MapFileReader(ObjectLedgerReader):
         return None if place.is_proved or START in tried else START
 
     def resync(self, error: CorruptLedgerError, place: "KeyPlace") -> "Resync":
-        """Return the way out of damage at a place."""
+        """Return the search for the next readable record after damage."""
         from ledgerfs.layouts.mapfile.key_walk import Resync, find_marker
 
         def next_marker(start: int) -> int | None:
             try:
                 sync = self.start.header.sync
-            except CorruptLedgerError:  # nothing tells what a marker is
+            except CorruptLedgerError:  # without a header, markers are unknown
                 return None
             return find_marker(self.store, self.data, sync, start)
 
         return Resync(next_marker, error, place.position, place.key, self.last_entry)
 
     def _resync(self, error: CorruptLedgerError, place: "KeyPlace", on_damage: OnDamage | None) -> "Resync":
-        """Return the way out of damage that stays; raises where nobody wants to be told of it."""
+        """Return the search after damage that stays; raises the error without ``on_damage``."""
         damage = self._damage(error)
         if on_damage is None or not isinstance(damage, CorruptLedgerError):
             raise damage from error
         return self.resync(damage, place)
 
     def _require_known(self, metadata: LedgerMetadata) -> None:
-        """Raise for metadata that says something else than it said to the catalog."""
+        """Raise an error for metadata that differs from the catalog's."""
         if (metadata.last_entry, metadata.length) != (self.ref.last_entry, self.ref.length):
             reason = "the metadata tells other sizes than when it was read for the catalog"
             raise CorruptLedgerError(reason, key=self.data.key, offset=0)
 
     def _damage(self, error: CorruptLedgerError) -> LedgerfsError:
-        """Return the error for bytes that contradict; in a store that cannot read by version they may be of another object."""
+        """Return the error for contradictory bytes; in a store that cannot read by version they may be of another object."""
         if not self.store.is_current(self.data):
             return replaced(self.data.key)
         return CorruptLedgerError(error.reason, key=self.data.key, offset=error.offset)
 
 
 def _tell(on_damage: OnDamage | None, resync: "Resync | None", first: int, behind: int) -> int:
-    """Tell of the entries from ``first`` on, before ``behind``, that damage took, if there was any; return where reading goes on."""
+    """Report the lost entries from ``first`` on, before ``behind``, if there was damage; return where reading goes on."""
     if resync is None:
         return first
     if on_damage is not None and first < behind:

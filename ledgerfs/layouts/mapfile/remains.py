@@ -1,6 +1,6 @@
-"""What is in a bucket of MapFiles that is not a whole ledger: of a crash, of a deletion, damaged, of another kind, or just being written.
+"""Incomplete ledgers in a bucket of MapFiles: of a crash, a deletion or another kind, damaged, or still being written.
 
-And which of it means that a topic lacks a ledger.
+Also finds which of them mean that a topic lacks a ledger.
 """
 
 from collections.abc import Iterator
@@ -23,22 +23,22 @@ from ledgerfs.storage.failures import is_refusal
 
 @dataclass(frozen=True, slots=True)
 class PartialLedger:
-    """A ledger's folder that cannot be read as a ledger, and why.
+    """A ledger's folder that is not readable as a ledger, with the reason.
 
     Attributes
     ----------
     place, managed_ledger
-        Where in the bucket the name begins, and whose it is, by the path; None where that does not tell.
+        Where in the bucket the name begins, and the managed ledger, by the path; None if the path does not show it.
     metadata
-        Its metadata; None if that cannot be read.
+        Its metadata; None if it is unreadable.
     modified_ms
-        When the last of what is there was written; 0 where nothing is.
+        Modification time of its newest object, ms since 1970 UTC; 0 without objects.
     may_grow
-        Whether it looks like one that is written just now: its end is missing.
+        Whether it may still be being written: its end is missing.
     has_data, has_index
-        Whether these are there.
+        Whether these exist.
     is_empty
-        Whether not one byte of it is there.
+        Whether it contains no bytes.
 
     """
 
@@ -55,32 +55,32 @@ class PartialLedger:
 
     @property
     def told(self) -> str | None:
-        """Whose it is by its metadata."""
+        """The managed ledger by its metadata."""
         return None if self.metadata is None else self.metadata.managed_ledger
 
     @property
     def is_deleted(self) -> bool:
-        """Whether it was there when the bucket was listed, and is not any more."""
+        """Whether it was deleted since the listing."""
         return isinstance(self.error, ObjectNotFoundError)
 
     @property
     def is_refused(self) -> bool:
-        """Whether nobody knows what is there, since the store did not let us look."""
+        """Whether its contents are unknown because the store refused access."""
         return is_refusal(self.error)
 
     @property
     def managed_ledgers(self) -> tuple[str | None, ...]:
-        """All whose it may be; None alone where nothing tells."""
+        """All managed ledgers that it may belong to; (None,) if they are unknown."""
         return tuple(dict.fromkeys(name for name in (self.managed_ledger, self.told) if name is not None)) or (None,)
 
     def place_of(self, managed_ledger: str | None) -> str:
-        """Return the place that, with a name of `managed_ledgers`, tells the folder."""
+        """Return the place that, with a name of `managed_ledgers`, identifies the folder."""
         is_at_place = not self.folder.fault and managed_ledger == self.managed_ledger
         return self.place if is_at_place else self.folder.exact_place
 
     @property
     def key(self) -> str:
-        """The object that tells of it."""
+        """The object to report for it."""
         if self.error.key == self.folder.key:
             return self.folder.key
         if self.has_data:
@@ -90,20 +90,20 @@ class PartialLedger:
 
 @dataclass(frozen=True, slots=True)
 class MapFileRemains(Remains):
-    """What is in a bucket besides ledgers (`ledgerfs.catalog.remains.Remains`)."""
+    """Contents of a bucket besides ledgers (`ledgerfs.catalog.remains.Remains`)."""
 
     partial: tuple[PartialLedger, ...] = ()
     is_one_ledger: bool = False
-    """Whether what was opened has a ledger's two files itself."""
+    """Whether the opened folder itself contains a ledger's two files."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing."""
+        """Whether there are none."""
         return not self.partial
 
     @property
     def is_lasting(self) -> bool:
-        """False where there is anything: it may be whole by now."""
+        """False if there are any: they may be whole by the next listing."""
         return not self.partial
 
     def renamed(self, new_row: npt.NDArray[np.int32]) -> "MapFileRemains":  # noqa: ARG002  (these have names as texts)
@@ -111,7 +111,7 @@ class MapFileRemains(Remains):
         return self
 
     def why_not(self, ledger_id: int) -> str | None:
-        """Raise the error of one of this id."""
+        """Raise the error of an incomplete ledger with this id."""
         for one in self.partial:
             if one.folder.ledger_id == ledger_id and not one.is_deleted:
                 raise one.error
@@ -128,12 +128,12 @@ class MapFileRemains(Remains):
         return (one.folder.ledger_id for one in self.partial)
 
     def counts(self) -> dict[str, int]:
-        """Return how many there are."""
+        """Return their number."""
         return {"partial MapFiles": len(self.partial)}
 
 
 def require_top(remains: MapFileRemains, url: str) -> None:
-    """Raise `NotFoundError` where all that is left shows that a folder inside of a bucket was opened, instead of the bucket."""
+    """Raise `NotFoundError` if incomplete ledgers show that the opened folder is inside of a bucket."""
     if remains.is_one_ledger and remains.is_empty:
         reason = "the folder of one ledger (it has data and index): open the folder that has those of the tenants in it"
         raise NotFoundError(reason, key=url)
@@ -151,21 +151,21 @@ def require_top(remains: MapFileRemains, url: str) -> None:
 
 
 def remains_of(catalog: "Catalog") -> MapFileRemains:
-    """Return what a catalog has of these."""
+    """Return the incomplete ledgers of a catalog."""
     found = catalog.remains.get(NUMBER)
     return MapFileRemains() if found is None else cast("MapFileRemains", found)
 
 
 def has_copy(catalog: Catalog, partial: PartialLedger) -> bool:
-    """Whether a whole copy of the ledger is in the bucket, in whatever layout: for each topic that it may be of."""
+    """Whether a whole copy of the ledger is in the bucket, in any layout: for each topic that it may be of."""
     return all(_has_copy_of(catalog, name, partial) for name in partial.managed_ledgers)
 
 
 def _has_copy_of(catalog: Catalog, managed_ledger: str | None, partial: PartialLedger) -> bool:
-    """Whether a topic has a whole ledger of the same id, and the folder's metadata tells that it is the same one.
+    """Whether a topic has a whole ledger of the same id that the folder's metadata proves to be the same.
 
-    The id alone is not enough where there may be entries: two clusters may share a bucket. Nor are sizes, where the id is a guess: many
-    ledgers of a topic may have the same.
+    The id alone is not enough if the folder may contain entries: two clusters may share a bucket. Sizes are not enough if the id is a
+    guess: many ledgers of a topic may have the same size.
     """
     metadata, folder = partial.metadata, partial.folder
     known = catalog.copies_of(managed_ledger, folder.ledger_id)
@@ -180,7 +180,7 @@ def _has_copy_of(catalog: Catalog, managed_ledger: str | None, partial: PartialL
 
 
 def find_gaps(catalog: Catalog, now_ms: int) -> Iterator[tuple[Any, ...]]:
-    """Yield what is missing, as rows of `GAP`; ``now_ms`` is the time of the listing, ms since 1970 UTC."""
+    """Yield the missing ledgers, as rows of `GAP`; ``now_ms`` is the time of the listing, ms since 1970 UTC."""
     rows = {place: row for row, place in enumerate(catalog.places)}
     for partial in remains_of(catalog).partial:
         folder = partial.folder

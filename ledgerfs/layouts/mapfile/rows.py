@@ -1,4 +1,4 @@
-"""Ledgers in MapFiles as rows of a catalog, for those who know of layouts only their numbers (`ledgerfs.catalog.layouts_known`)."""
+"""Rows of a catalog for ledgers in MapFiles, for modules that know a layout only by its number (`ledgerfs.catalog.layouts_known`)."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ IS_WRITABLE = False
 def objects_of(
     row: tuple[Any, ...], own: bytes, managed_ledger: str | None, place: str
 ) -> tuple[tuple[str, ObjectStat], ...]:
-    """Return the data of a row of `LEDGER`, and the index where there is one."""
+    """Return the data of a row of `LEDGER`, and the index if there is one."""
     folder = _folder(uuid_from_halves(row[0], row[1]), row[2], managed_ledger, place)
     index_size, index_ms, data_version, index_version, *_ = OWN_STRUCT.unpack_from(own)
     stored, changed_ms = row[12], row[16]
@@ -32,7 +32,7 @@ def objects_of(
 
 
 def key_of_missing(uuid: str, ledger_id: int, managed_ledger: str | None, place: str, kind: int) -> str:
-    """Return the key of the index where only that is there, of the folder where neither file is, or the place is that, else of the data."""
+    """Return the key of the index if only that exists, of the folder if neither file exists or the place is its path, else of the data."""
     if place.endswith("//"):
         return place[:-2]
     folder = _folder(uuid, ledger_id, managed_ledger, place)
@@ -42,7 +42,7 @@ def key_of_missing(uuid: str, ledger_id: int, managed_ledger: str | None, place:
 
 
 def kept(remains: Remains) -> Kept:
-    """Return what is kept for the next process: nothing, since the next listing finds it again."""
+    """Return nothing to cache: the next listing finds incomplete ledgers again."""
     if not isinstance(remains, MapFileRemains):
         raise TypeError(type(remains).__name__)
     return Kept(None, {})

@@ -1,6 +1,6 @@
-"""The map from the ``.entries`` file to the data object, which has block headers and padding besides.
+"""Map the ``.entries`` file to the data object, which also has block headers and padding.
 
-The index gives where blocks begin, not how much padding is at their end; `padding_proof` finds that without reading the data.
+The index contains the start of each block, but not the size of the padding at its end; `PaddingProof` finds that without reading the data.
 """
 
 from bisect import bisect_right
@@ -72,7 +72,7 @@ _THREADS = 8
 
 @dataclass(frozen=True, slots=True)
 class _Padding:
-    """What is known of one block's padding: its exact size, or an upper bound, bytes."""
+    """One block's padding: its exact size, or an upper bound, bytes."""
 
     size: int
     is_exact: bool
@@ -124,7 +124,7 @@ class PaddingProof:
         size = min(most, _FIRST_TAIL)
         while True:
             bound = trailing_padding(self.read(end - size, end))
-            # A tail that is all padding (except up to 3 bytes, by its phase) tells too little.
+            # Bytes at the end that are all padding (except up to 3, by its phase) do not show where it begins.
             if bound + 3 < size or size == most:
                 return _Padding(bound, is_exact=bound == 0)
             if size == _LARGEST_TAIL:

@@ -97,7 +97,7 @@ def listed_row(key: LedgerKey, stat: ObjectStat) -> tuple[int, int, int, int, in
 
 
 def match_rows(left: Table, right: Table) -> npt.NDArray[np.int64]:
-    """Return for each row of ``left`` which row of ``right`` has the same uuid and ledger id, or -1; keys are unique on each side."""
+    """Return for each row of ``left`` the row of ``right`` with the same uuid and ledger id, or -1; keys are unique on each side."""
     high, low, ledger = (np.concatenate([left[name], right[name]]) for name, _ in KEY_COLUMNS)
     side = np.repeat([0, 1], [left.size, right.size])
     order = np.lexsort((side, ledger, low, high))

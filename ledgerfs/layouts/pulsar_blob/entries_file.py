@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 Range = tuple[int, int]
 
 _GAP = 64 << 10
-"""So many bytes between two ranges cost less to read than another request."""
+"""Reading up to so many bytes between two ranges costs less than another request."""
 
 
 class EntriesFile:
-    """Reads by offset in the file. One for each open file; its threads wait for each other only while it is read forwards."""
+    """Reads by offset in the file. One per open file; its threads wait for each other only during sequential reads."""
 
     __slots__ = ("_ledger", "_object")
 
@@ -41,21 +41,21 @@ class EntriesFile:
         return self._ledger.ref.objects
 
     def read(self, start: int, end: int) -> bytes:
-        """Return bytes ``start`` to ``end``, and fetch ahead what follows them."""
+        """Return bytes ``start`` to ``end``, and prefetch the bytes after them."""
         pieces = self._pieces(start, end)
         return bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
 
     def read_into(self, start: int, buffer: memoryview) -> None:
         """Fill ``buffer`` from ``start`` on, as `read`."""
         at = 0
-        # numpy lets other threads run while it copies; they receive the next parts.
+        # numpy releases the GIL while it copies, so that other threads can receive the next parts.
         target = np.frombuffer(buffer, np.uint8)
         for piece in self._pieces(start, start + len(buffer)):
             np.copyto(target[at : at + len(piece)], np.frombuffer(piece, np.uint8))
             at += len(piece)
 
     def send(self, start: int, end: int, descriptor: int) -> None:
-        """Write the same bytes to a file descriptor, in the kernel where the object is a local file."""
+        """Write the same bytes to a file descriptor, in the kernel if the object is a local file."""
         if not self._ledger.store.is_remote:
             for one in self._ledger.object_ranges(start, end):
                 self._ledger.store.send(self._ledger.request(*one), descriptor)
@@ -64,7 +64,7 @@ class EntriesFile:
             write_all(descriptor, piece)
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Return the bytes of each range, and read nothing ahead: near ranges with one request, several requests at a time."""
+        """Return the bytes of each range without prefetching: near ranges with one request, several requests at a time."""
         pieces = [self._ledger.object_ranges(start, end) for start, end in ranges]
         wanted = _merged(sorted(piece for one in pieces for piece in one))
         starts = [start for start, _ in wanted]

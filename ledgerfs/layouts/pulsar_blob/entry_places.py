@@ -1,10 +1,10 @@
-"""Where in a data object an entry is: by the index, and by the offsets that earlier walks learned.
+"""Find an entry in a data object: by the index, and by the offsets that earlier walks learned.
 
-The index knows the first entry of each block of many MiB. Every walk over records learns offsets, about one a MiB, closer ones where
-single entries were wanted. All of them are certain: a walk begins at a block's start or at a learned offset, and each record tells where
-the next one is. Nothing is guessed. Records carry no mark, and a producer chooses its payload and knows the ids that will come: bytes from
-the middle of a block may be records, or one payload that holds records up to its very end. No byte after them tells which; only the
-records before them do.
+The index contains the first entry of each block of many MiB. Every walk over records learns offsets, about one per MiB, closer ones where
+single entries were read. All of them are certain: a walk begins at a block's start or at a learned offset, and each record's length gives
+the position of the next one. Scanning for records would be unsafe: they carry no mark, and a producer chooses its payload and can predict
+ids, so bytes from the middle of a block may be records, or one payload that imitates records up to its end. Only the records before them
+decide which.
 """
 
 from bisect import bisect_right
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ledgerfs.layouts.pulsar_blob.record_walk import RecordStretch
 
 NEAR = 512 << 10
-"""Up to about so many bytes of entries are few: they are read with one request."""
+"""Up to about so many bytes of entries are read with one request."""
 
 _FINE_STEP = 16 << 10
 _SMALLEST_READ = 64 << 10
@@ -116,18 +116,18 @@ class EntryPlaces:
         near = self.after(first)
         record = (near.offset - start.offset) / max(1, near.entry - start.entry)
         expected = int(record * (last + 1 - start.entry)) + RECORD_HEADER_BYTES
-        # Some more: entries are not all alike.
+        # Some more, since entries differ in size.
         return max(_SMALLEST_READ, expected + min(expected // 4, STEP))
 
     def learn(self, stretch: "RecordStretch", *, is_single: bool) -> None:
-        """Remember offsets of records that were walked over: one a MiB, more where single entries are wanted."""
+        """Remember offsets of the records of a walk: one per MiB, more where single entries are read."""
         starts = stretch.batch.offsets + (stretch.position - RECORD_HEADER_BYTES)
         for offsets, step in ((self.learned, STEP), (self._fine, _FINE_STEP)) if is_single else ((self.learned, STEP),):
             for i in _steps(starts, step):
                 offsets.learn(stretch.batch.first_entry + i, int(starts[i]))
 
     def forget(self) -> None:
-        """Drop the learned offsets, because something contradicts them."""
+        """Drop the learned offsets, because data contradicts them."""
         self.learned.clear()
         self._fine.clear()
 

@@ -1,4 +1,4 @@
-"""Rows of the catalog made of index objects, as they are read."""
+"""Make rows of the catalog from index objects while they are read."""
 
 import hashlib
 import re
@@ -23,7 +23,7 @@ _SIZE = list(LISTED.names or ()).index("size")
 
 
 class IndexRows:
-    """Takes the outcome of reading each of the ``listed`` index objects, in their order."""
+    """Collects the outcome of reading each of the ``listed`` index objects, in their order."""
 
     __slots__ = ("_bad", "_listed", "_names", "_rows", "_tables", "_taken")
 
@@ -36,7 +36,7 @@ class IndexRows:
         self._bad: list[BadIndex] = []
 
     def take(self, key: LedgerKey, outcome: bytes | LedgerfsError) -> None:
-        """Take the next one. Raises `StoreUnreachableError` if that is the outcome; others become a `BadIndex`."""
+        """Add the next outcome. Raises `StoreUnreachableError` if that is the outcome; other errors become a `BadIndex`."""
         if isinstance(outcome, StoreUnreachableError):
             raise outcome
         listed = self._listed[self._taken].item()
@@ -50,7 +50,7 @@ class IndexRows:
             self._make_table()
 
     def tables(self) -> tuple[Table, list[BadIndex]]:
-        """Return rows of `LEDGER`, whose columns of the data object are not set yet, and the indexes that cannot be read."""
+        """Return rows of `LEDGER`, whose columns of the data object are not set yet, and the unreadable indexes."""
         self._make_table()
         return np.concatenate(self._tables), self._bad
 
@@ -109,7 +109,7 @@ class IndexDigests:
         self._are_digests = True
 
     def checked(self, request: ReadRequest, outcome: bytes | LedgerfsError) -> bytes | LedgerfsError:
-        """Return an index as it was read, or an error; if its ETag does not fit, it is read once more."""
+        """Return an index as it was read, or an error; rereads it once if its ETag does not match."""
         if not isinstance(outcome, bytes) or not self._is_doubtful(request, outcome):
             return outcome
         # The checksum that the store keeps distinguishes damage in the store from an ETag that is no digest.

@@ -1,8 +1,7 @@
-"""Buckets of Pulsar's blob offloader (S3, Google Cloud Storage, Azure, …): flat keys, a data and an index object a ledger.
+"""Buckets of Pulsar's blob offloader (S3, Google Cloud Storage, Azure, …): flat keys, a data and an index object per ledger.
 
-The catalog costs one listing and one GET for each new index. The index names the topic; only if it does not (objects from before Pulsar
-2.4, lost or damaged indexes) is the user metadata asked for. Nothing in the bucket is fatal: an index that cannot be read becomes a
-`BadIndex`.
+The catalog costs one listing and one GET per new index. The index names the topic; only if it does not (objects from before Pulsar 2.4,
+lost or damaged indexes) is the user metadata read. Nothing in the bucket is fatal: an unreadable index becomes a `BadIndex`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
 
 _CHUNK = 32768
 _MOST_KEPT = 16384
-"""New indexes of a listing that are cached: of more, most ledgers are not read soon."""
+"""Most new indexes of a listing to cache: of a longer listing, most ledgers are not read soon."""
 
 
 class PulsarBlob:
@@ -72,7 +71,7 @@ class PulsarBlob:
         return BlobListing()
 
     def kind_of_other(self, key: str) -> str | None:
-        """Return the kind of a key that interrupted uploads or other offloaders leave; None for a foreign one."""
+        """Return the kind of a key left by interrupted uploads or other offloaders; None for a foreign one."""
         kind = kind_of_key(key)
         return None if kind is KeyKind.FOREIGN else kind.value
 
@@ -105,7 +104,7 @@ class PulsarBlob:
         return compared_with_copies(self._store, catalog)
 
     def gaps(self, catalog: Catalog, now_ms: int) -> Iterator[tuple[Any, ...]]:
-        """Yield rows of `GAP`: missing ledgers of which one object is left."""
+        """Yield rows of `GAP`: ledgers of which only one object exists."""
         return find_gaps(catalog, now_ms)
 
     def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:
@@ -116,7 +115,7 @@ class PulsarBlob:
         self, ledger: LedgerReader, on_read: OnRead, digest: "blake2b | None" = None
     ) -> "PulsarLedgerCheck":
         """Read every byte of a ledger's two objects."""
-        # numba, which this imports, is not needed for a quick look.
+        # This imports numba, which a quick check does not need.
         from ledgerfs.layouts.pulsar_blob.checks.ledger_checks import PulsarLedgerCheck
 
         return PulsarLedgerCheck(cast("PulsarLedgerReader", ledger), on_read, digest=digest).run()
@@ -153,7 +152,7 @@ class PulsarBlob:
         return rows.tables()
 
     def _name_the_nameless(self, ledgers: Table, names: Names) -> None:
-        """Look for the topic in user metadata if the index has none."""
+        """Read the topic from user metadata if the index does not contain it."""
         nameless = np.flatnonzero(ledgers["name"] == names.row_of(None))
         keys = [key.index_key for key in keys_of(ledgers[nameless])]
         for row, told in zip(nameless.tolist(), topics_of_objects(self._store, keys), strict=True):
@@ -187,7 +186,7 @@ class BlobListing:
         return rest
 
     def may_be_behind(self, key: str) -> bool:  # noqa: ARG002
-        """Return False: ledgers are in no folders, and links with their names are taken for them."""
+        """Return False: ledgers are in no folders, and links with their names count as their objects."""
         return False
 
     def tables(self) -> tuple[Table, Table]:
@@ -214,7 +213,7 @@ def _known_rows(indexes: Table, previous: Catalog | None, names: Names) -> tuple
 
 
 def _index_requests(keys: list[LedgerKey], listed: Table) -> Iterator[ReadRequest]:
-    """Yield a request for each whole index object; an object larger than any index is asked for no bytes."""
+    """Yield a request for each whole index object; requests no bytes of an object larger than any index."""
     for key, size, version in zip(keys, listed["size"].tolist(), listed["version"].tolist(), strict=True):
         yield ReadRequest(key.index_key, 0, size if size <= MAX_INDEX_BYTES else 0, version.decode())
 

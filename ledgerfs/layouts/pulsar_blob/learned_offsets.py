@@ -1,6 +1,6 @@
-"""Where some items of an object begin: learned by every pass over it, so that the next read need not start far before its goal.
+"""Remember where some items of an object begin: every read learns offsets, so that the next one can begin near its target.
 
-An index has only the blocks of many MiB. With one known position for about each MiB, finding an item again costs one small read.
+An index has only the blocks of many MiB. With one known position per MiB, finding an item again costs one small read.
 """
 
 from array import array
@@ -31,7 +31,7 @@ _NOTHING = _Known(array("q"), array("q"))
 class LearnedOffsets:
     """Known (item, offset) pairs of one object, ascending in both. Safe in threads and after a fork.
 
-    Never more than one pair for each half of ``step`` bytes, nor more than `MAX_PAIRS`.
+    Has at most one pair for each half of ``step`` bytes, and at most `MAX_PAIRS`.
     """
 
     __slots__ = ("_known", "_lock", "_near")

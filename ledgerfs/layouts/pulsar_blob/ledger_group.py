@@ -1,8 +1,8 @@
-"""Several ledgers that one job writes: data objects in any process, then all indexes in one process.
+"""Write several ledgers in one job: data objects in any process, then all indexes in one process.
 
-Readers see none of the ledgers before `publish_all`; if that raises, none of them is there. But an object store makes one object appear at
-a time, not several: while `publish_all` runs, which takes a few requests a ledger, others may see some of the ledgers, and if its process
-is killed just then, these stay. Each single ledger appears whole or not at all.
+Readers see none of the ledgers before `publish_all`, nor after an error of it. But an object store publishes one object at a time: while
+`publish_all` runs (a few requests per ledger), others may see some of the ledgers, and if its process is killed then, these stay. Each
+single ledger appears whole or not at all.
 """
 
 import logging
@@ -56,7 +56,7 @@ class LedgerGroup:
 
     @classmethod
     def of(cls, metadata: Mapping[str, str] | None) -> "LedgerGroup | None":
-        """Return the group that an object's user metadata names; None if it names no group."""
+        """Return the group in an object's user metadata; None if it contains none."""
         digits = group_of(metadata or {}) or ""
         return cls(digits) if _DIGITS_OF_GROUP.fullmatch(digits) else None
 
@@ -66,9 +66,9 @@ class LedgerGroup:
 
 
 def publish_all(store: RawStore, made: Sequence[UnindexedLedger]) -> list[WrittenLedger]:
-    """Put the indexes of all ledgers of a group, a few at a time, in order; after an error none of them is there.
+    """Put the indexes of all ledgers of a group, a few at a time, in order; on an error, remove them all again.
 
-    Raises `UncertainWriteError` for those that could not be removed again.
+    Raises `UncertainWriteError` for those that could not be removed.
     """
     try:
         return list(ordered_map(lambda one: publish(store, one), made, _THREADS, "ledgerfs-index"))
@@ -78,9 +78,9 @@ def publish_all(store: RawStore, made: Sequence[UnindexedLedger]) -> list[Writte
 
 
 def remove_all(store: RawStore, group: LedgerGroup, kept: Collection[str] = ()) -> None:
-    """Remove all objects of a group that failed attempts have left; the ledgers whose data objects are ``kept`` stay.
+    """Remove all objects of a group that failed attempts have left, except the ledgers whose data objects are ``kept``.
 
-    Uploads under way are ended first, so that nobody completes one later. Raises the store's errors at the end.
+    Aborts unfinished uploads first, so that they cannot be completed later. Raises the store's errors at the end.
     """
     errors = [*_end_uploads(store, group), *_delete_objects(store, group, kept)]
     if errors:
@@ -88,11 +88,11 @@ def remove_all(store: RawStore, group: LedgerGroup, kept: Collection[str] = ()) 
 
 
 def _end_uploads(store: RawStore, group: LedgerGroup) -> Iterator[LedgerfsError]:
-    """End uploads under way; yields the errors of that."""
+    """Abort unfinished uploads; yields the errors."""
     try:
         under_way = [one for one in store.writes.unfinished_uploads() if one.key.startswith(group.key_prefix)]
     except LedgerfsError as error:
-        # Not every store lists uploads, or allows it. Complete objects are removed in any case.
+        # Not every store can or may list uploads. Complete objects are removed in any case.
         _log.warning("unfinished uploads may stay in the store, until `ledgerfs repair` ends them: %s", error)
         return
     for upload in under_way:
@@ -103,7 +103,7 @@ def _end_uploads(store: RawStore, group: LedgerGroup) -> Iterator[LedgerfsError]
 
 
 def _delete_objects(store: RawStore, group: LedgerGroup, kept: Collection[str]) -> Iterator[LedgerfsError]:
-    """Delete objects, indexes before data objects; yields the errors of that."""
+    """Delete objects, indexes before data objects; yields the errors."""
     keys = [parse_ledger_key(stat.key) for page in store.list_pages(group.key_prefix) for stat in page]
     found = sorted(
         {key for key in keys if key is not None and key.data_key not in kept}, key=lambda key: not key.is_index
@@ -116,7 +116,7 @@ def _delete_objects(store: RawStore, group: LedgerGroup, kept: Collection[str]) 
 
 
 def take_back(store: RawStore, keys: Sequence[LedgerKey], cause: BaseException) -> None:
-    """Remove ledgers of which some may be there: first all indexes, so that a data object that is left is no ledger.
+    """Remove ledgers of which some may exist: all indexes first, since a data object alone is not a ledger.
 
     Raises `UncertainWriteError` for those whose objects cannot be removed.
     """

@@ -1,4 +1,4 @@
-"""A ledger that is to be written: its name, its metadata, and the user metadata of its objects."""
+"""Describe a ledger to write: its name, its metadata, and the user metadata of its objects."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ _LARGEST_LEDGER_ID = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class NewLedger:
-    """A ledger that is to be written.
+    """A ledger to write.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class NewLedger:
     block_size
         Bytes of each block except the last.
     transform
-        Splits entries as they are written; None leaves them as they are.
+        Splits entries while they are written; None leaves them as they are.
 
     """
 
@@ -67,7 +67,7 @@ class NewLedger:
 
     @property
     def largest_taken(self) -> int:
-        """Bytes of the largest entry that may come; parts of a larger one may fit."""
+        """Bytes of the largest entry that may be added: parts of an entry that `transform` splits may fit a block."""
         return self.largest_entry if self.transform is None else LARGEST_BLOCK_SIZE
 
     def require_fitting(self, batch: "EntryBatch") -> None:
@@ -87,9 +87,9 @@ class NewLedger:
 
 
 def new_key(ledger_id: int, uuid: str | None = None) -> LedgerKey:
-    """Return the names of a ledger's objects, with a fresh uuid unless one is given.
+    """Return the names of a ledger's objects, with a new uuid unless one is given.
 
-    Raises `InvalidNameError` for an invalid id, and for a uuid that is not written as Java does it: nobody would find the objects.
+    Raises `InvalidNameError` for an invalid id, and for a uuid in another notation than Java's, with which brokers do not find the objects.
     """
     if not 0 <= ledger_id <= _LARGEST_LEDGER_ID:
         raise InvalidNameError("a ledger id is a number from 0 to 2^63 - 1", key=str(ledger_id))
@@ -116,7 +116,7 @@ def require_topic(managed_ledger: str) -> None:
 
 
 def made_up_metadata(managed_ledger: str, created_ms: int | None = None) -> LedgerMetadata:
-    """Return metadata for a ledger without BookKeeper's own: closed, on one bookie without a name, of this managed ledger."""
+    """Return metadata for a ledger without BookKeeper's: closed, on one bookie without a name, of this managed ledger."""
     return LedgerMetadata(
         length=0,
         last_entry=0,
@@ -141,13 +141,13 @@ def of_topic(metadata: LedgerMetadata, managed_ledger: str) -> LedgerMetadata:
 
 
 def made_up_user_metadata(managed_ledger: str | None) -> dict[str, str]:
-    """Return the user metadata that makes a broker accept an object, with the managed ledger's name unless that is None."""
+    """Return the user metadata that brokers require, with the managed ledger's name unless that is None."""
     software = f"ledgerfs-{__version__}"
     return build_user_metadata(OffloadUserMetadata(FORMAT_VERSION, software, managed_ledger=managed_ledger))
 
 
 def completed_user_metadata(metadata: Mapping[str, str] | None, managed_ledger: str | None) -> dict[str, str]:
-    """Return the user metadata of a copied object: what it had, its topic's name now, and what a broker looks for."""
+    """Return the user metadata of a copied object: that of the source, its topic's present name, and the entries that brokers require."""
     made_up = made_up_user_metadata(managed_ledger)
     if not metadata:
         return made_up

@@ -1,8 +1,8 @@
-"""Reading one offloaded ledger of Pulsar's blob format: entries by id, and the bytes of its ``.entries`` file.
+"""Read one offloaded ledger of Pulsar's blob format: entries by id, and the bytes of its ``.entries`` file.
 
-An entry is found through the index (which block) and learned offsets (where in it), then by walking forward over record headers, which
-are checked on the way: another id than the expected one, or a length that leaves the block, is a `CorruptLedgerError` with key and offset,
-unless a walk from the block's start proves a learned offset wrong. Every read names the version of the object that the catalog saw.
+The index gives the block of an entry, and learned offsets a position in it; then a walk over record headers finds the entry. An unexpected
+id, or a length that exceeds the block, is a `CorruptLedgerError` with key and offset, unless a walk from the block's start proves a learned
+offset wrong. Every read names the version of the object in the catalog.
 """
 
 from collections import deque
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ledgerfs.layouts.pulsar_blob.record_walk import RecordStretch
 
 _KEPT = 8 << 20
-"""Caches keep at most so many bytes before an entry: more would push out what is read more than once."""
+"""Most bytes before an entry that caches keep: more would evict data that is read more than once."""
 
 
 _FOR_OTHER_ROOMS = frozenset(
@@ -90,9 +90,9 @@ class PulsarLedgerReader(ObjectLedgerReader):
             self.store.start(self.index_request)
 
     def plan(self, first: int, last: int, *, is_known: bool = False) -> "Iterator[ReadRequest]":
-        """Return the reads that `batches` needs for the entries ``first`` to ``last``, if these are many; caches do not keep them.
+        """Return the uncached reads that `batches` needs for many entries, ``first`` to ``last``.
 
-        The first reads are small unless it is known that all will be read.
+        The first reads are small unless all will be read.
         """
         start = self.places.before(first)
         return self._parts_from(start, last, is_known=is_known)
@@ -102,7 +102,7 @@ class PulsarLedgerReader(ObjectLedgerReader):
     ) -> "Iterator[EntryBatch]":
         """Yield entries from the parts of `plan`, a window at a time (up to 8 MiB, more only for a larger entry).
 
-        With ``on_damage``, which is called with the damage, the rest of a damaged block is left out.
+        With ``on_damage``, which is called with the damage, skips the rest of a damaged block.
         """
         self.require_range(first, last)
         is_single = parts is None and (last - first + 1) * self.records_size <= NEAR * self.ref.entries
@@ -113,7 +113,7 @@ class PulsarLedgerReader(ObjectLedgerReader):
             window.finish()
         else:
             if parts is not None:
-                # Planned before something was learned or forgotten; the parts after it are of use to the next ledger.
+                # Planned before offsets were learned or forgotten; the parts after it are for the next ledger.
                 ObjectWindow(parts, self.data.key, 0).finish()
             opened = (
                 self._open_few(start, first, last)
@@ -141,7 +141,7 @@ class PulsarLedgerReader(ObjectLedgerReader):
         return front_of(self.store.read(self.request(start, end)) if end > start else b"", entry, self.data.key, start)
 
     def metadata(self) -> LedgerMetadata:
-        """Return the ledger's metadata, which the index holds."""
+        """Return the ledger's metadata from the index."""
         return self.index.metadata
 
     def origin(self) -> Origin:
@@ -193,13 +193,13 @@ class PulsarLedgerReader(ObjectLedgerReader):
             yield self.request(*part, is_kept=False)
 
     def _open_few(self, start: Anchor, first: int, last: int) -> Parts:
-        """Begin to read few entries, from the nearest known offset before them; more is read only if that is not enough."""
+        """Begin to read few entries, from the nearest known offset before them; reads more only if that is not enough."""
         end = self.places.after(last).offset
         goal = min(end, start.offset + self.places.enough(start, first, last))
         if goal - start.offset <= _KEPT:
             plan = ((start.offset, goal), *cut_parts(goal, end))
             return open_parts(self.store, (self.request(*part) for part in plan))
-        # After a long walk offsets are learned, and its bytes would push out of the caches what is read more than once.
+        # A long walk teaches offsets, and its bytes would evict from caches the data that is read more than once.
         far = tuple(cut_parts(start.offset, goal, is_known=True))
         requests = (self.request(*part, is_kept=False) for part in (*far, *cut_parts(goal, end)))
         return open_parts(self.store, requests, is_known=True, most=len(far))
@@ -234,7 +234,7 @@ class PulsarLedgerReader(ObjectLedgerReader):
     def _stretches(
         self, window: ObjectWindow, block: int, start: Anchor, last: int, *, is_single: bool
     ) -> "Iterator[RecordStretch]":
-        """Yield a block's entries up to ``last``, from ``start`` on; a contradiction is damage only if it is there when read once more."""
+        """Yield a block's entries up to ``last``, from ``start`` on; a contradiction is damage only if a second read confirms it."""
         # This imports numba, which copying bytes does not need.
         from ledgerfs.layouts.pulsar_blob.record_walk import walk_records
 
@@ -329,18 +329,18 @@ class PulsarLedgerReader(ObjectLedgerReader):
         return stretch.end
 
     def _damage(self, error: CorruptLedgerError) -> LedgerfsError:
-        """Return the error for bytes that contradict each other; without reads by version they may be of another object."""
+        """Return the error for contradictory bytes; without reads by version they may be of another object."""
         stat = self.data
         if not self.store.is_current(stat):
             return replaced(stat.key)
-        # The index may be wrong, which only the records show.
+        # The index may be wrong, and only the records can show it.
         self._index = self._places = self._block_map = None
         self.store.forget(self.ref.object("index"))
         return CorruptLedgerError(error.reason, key=stat.key, offset=error.offset)
 
 
 def _misplaced(key: str, anchor: Anchor) -> StaleObjectError:
-    """Return the error for entries that were handed out from a learned offset that was wrong."""
+    """Return the error for entries that were yielded from a wrong learned offset."""
     reason = f"the offset of entry {anchor.entry} that an earlier pass had learned was wrong, and is forgotten; read it again"
     return StaleObjectError(reason, key=key, offset=anchor.offset)
 

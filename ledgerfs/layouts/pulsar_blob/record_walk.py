@@ -1,4 +1,4 @@
-"""Walking the records of one block: only this module decides whether bytes are the entries that the index promises."""
+"""Walk the records of one block: only this module decides whether bytes are the entries of the index."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
 from ledgerfs.formats.records import EntryBatch, ScanStop, scan_records
 
 STRETCH = 8 << 20
-"""Bytes of a stretch, more only for a larger entry: each costs some hundred Python calls, and fits the CPU's outer cache."""
+"""Bytes of a window, more only for a larger entry: each costs some hundred Python calls, and fits the CPU's outer cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordStretch:
-    """Entries that follow each other in a data object.
+    """Consecutive entries of a data object.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class RecordStretch:
 
 
 def front_of(data: bytes, entry: int, key: str, offset: int) -> Glance:
-    """Return the glance at an entry that its record's first bytes give; raises `CorruptLedgerError` if they are not that record's."""
+    """Return the peek at an entry from its record's first bytes; raises `CorruptLedgerError` if they are not that record's."""
     scan = scan_records(memoryview(data), 0, entry, 1)
     if scan.stop == ScanStop.COMPLETE:
         size = int(scan.batch.lengths[0])
@@ -53,7 +53,7 @@ def front_of(data: bytes, entry: int, key: str, offset: int) -> Glance:
 
 
 def walk_records(window: ObjectWindow, entry: int, last: int, end: int, key: str) -> Iterator[RecordStretch]:
-    """Yield the entries ``entry`` to ``last``, of which the first begins at the window's position; the window moves on with them.
+    """Yield the entries ``entry`` to ``last``, from the window's position on; moves the window behind them.
 
     The block ends at offset ``end``. Raises `CorruptLedgerError` for an entry with another id, an impossible length, or more bytes than
     the block has left, after all entries before it were yielded.

@@ -1,6 +1,6 @@
-"""Remains of offloads that are not whole, and the ledgers that are missing by them: data objects without an index, unreadable indexes.
+"""Orphans of incomplete offloads, and the ledgers that are missing because of them: data without an index, unreadable indexes.
 
-`verify` and repairs name the kinds of these alike (``docs/operating/verify.md``, ``docs/operating/repair.md``).
+`verify` and repairs use the same names for their kinds (``docs/operating/verify.md``, ``docs/operating/repair.md``).
 """
 
 from collections.abc import Iterator
@@ -35,12 +35,12 @@ REPAIRED_KINDS = frozenset({DATA_WITHOUT_INDEX, INDEX_WITHOUT_DATA, UNREADABLE_I
 
 @dataclass(frozen=True, slots=True)
 class BadIndex:
-    """An index object that could not be read or parsed, and why.
+    """An index object that could not be read or parsed, with the reason.
 
     Attributes
     ----------
     managed_ledger
-        Of its topic, by user metadata; None if that does not name it.
+        Of its topic, by user metadata; None if the metadata does not contain it.
     has_copy
         Whether a complete ledger of this id and topic has a data object of the same size and first bytes.
 
@@ -54,16 +54,16 @@ class BadIndex:
 
 @dataclass(frozen=True, slots=True)
 class BlobRemains(Remains):
-    """What is in a bucket besides ledgers (`ledgerfs.catalog.remains.Remains`).
+    """Contents of a bucket besides ledgers (`ledgerfs.catalog.remains.Remains`).
 
     Attributes
     ----------
     orphans
         Rows of `ORPHAN`: data objects without an index.
     bad_indexes
-        Index objects that cannot be read.
+        Unreadable index objects.
     refused
-        Data objects of which the store refused to answer whether they are there, whose they are, or whether they are copies.
+        Data objects for which the store refused to answer whether they exist, which topic they have, or whether they are copies.
 
     """
 
@@ -73,7 +73,7 @@ class BlobRemains(Remains):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are no remains."""
+        """Whether there are none."""
         return not (self.orphans.size or self.bad_indexes or self.refused)
 
     @property
@@ -89,7 +89,7 @@ class BlobRemains(Remains):
         return replace(self, orphans=orphans)
 
     def why_not(self, ledger_id: int) -> str | None:
-        """Return why there is no ledger of this id, None if nothing is left of it; raises the error of its index."""
+        """Return why there is no ledger of this id, None without an orphan of it; raises the error of its index."""
         if (self.orphans["ledger_id"] == ledger_id).any():
             return "its data object is in the bucket, but no index: the upload is unfinished or failed"
         for bad in self.bad_indexes:
@@ -98,7 +98,7 @@ class BlobRemains(Remains):
         return None
 
     def unreadable(self) -> Iterator[Unreadable]:
-        """Yield the objects that cannot be read, except those that were deleted since the listing."""
+        """Yield the unreadable objects, except those that were deleted since the listing."""
         yield from self.refused
         for bad in self.bad_indexes:
             if not isinstance(bad.error, ObjectNotFoundError):
@@ -115,18 +115,18 @@ class BlobRemains(Remains):
 
 
 def refused_data(key: LedgerKey, error: LedgerfsError) -> Unreadable:
-    """Return a data object that the store refused to show, and its error."""
+    """Return a data object for which the store refused access, and its error."""
     return Unreadable(key.ledger_id, key.uuid, key.data_key, error)
 
 
 def remains_of(catalog: "Catalog") -> BlobRemains:
-    """Return this layout's remains in a catalog."""
+    """Return this layout's orphans and bad indexes of a catalog."""
     found = catalog.remains.get(NUMBER)
     return BlobRemains() if found is None else cast("BlobRemains", found)
 
 
 class SameIds:
-    """These ledgers, by their ids; of every layout."""
+    """The ledgers of a catalog by their ids; of every layout."""
 
     __slots__ = ("_by_id", "_ledgers")
 
@@ -140,16 +140,16 @@ class SameIds:
 
     @property
     def ids(self) -> list[int]:
-        """The ids that there are ledgers of."""
+        """The ids of all ledgers."""
         return list(self._by_id)
 
     def of_topic(self, ledger_id: int, name: int) -> np.void | None:
-        """Return the copy of a ledger that is read; None where there is none."""
+        """Return the copy of a ledger that is read; None if there is none."""
         rows = (self._ledgers[row] for row in self._by_id.get(ledger_id, ()))
         return next((row for row in rows if row["name"] == name and row["copy"] == 0), None)
 
     def sound(self, ledger_id: int) -> Iterator[np.void]:
-        """Yield the complete ledgers of this id, of whatever topic."""
+        """Yield the complete ledgers of this id, of any topic."""
         rows = (self._ledgers[row] for row in self._by_id.get(ledger_id, ()))
         return (row for row in rows if is_sound(row))
 
@@ -184,7 +184,7 @@ def _lost(catalog: Catalog, near: SameIds) -> Iterator[Row]:
 
 def _without_readable_index(catalog: Catalog, near: SameIds) -> Iterator[Row]:
     for bad in remains_of(catalog).bad_indexes:
-        # An index that is not found was deleted since the listing, with its ledger: the index is deleted first.
+        # A missing index was deleted since the listing, with its ledger: the index is deleted first.
         if not (bad.has_copy or isinstance(bad.error, ObjectNotFoundError)):
             ledger_id, name = bad.key.ledger_id, catalog.row_of(bad.managed_ledger)
             key, is_beside = (*uuid_halves(bad.key.uuid), ledger_id), near.of_topic(ledger_id, name) is not None

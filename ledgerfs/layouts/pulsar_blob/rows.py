@@ -1,4 +1,4 @@
-"""Offloaded ledgers as rows of a catalog, for rooms that know a layout only by its number (`ledgerfs.catalog.layouts_known`)."""
+"""Rows of a catalog for offloaded ledgers, for modules that know a layout only by its number (`ledgerfs.catalog.layouts_known`)."""
 
 from typing import Any
 
@@ -38,18 +38,18 @@ def objects_of(
 
 
 def key_of_missing(uuid: str, ledger_id: int, managed_ledger: str | None, place: str, kind: int) -> str:  # noqa: ARG001  (keys are flat)
-    """Return the key of the object that is left: the data object's or the index's."""
+    """Return the key of the one object that exists: the data object's or the index's."""
     key = LedgerKey(uuid, ledger_id, is_index=False)
     return key.data_key if kind in {GapKind.INDEX_LOST, GapKind.CONTRADICTED, GapKind.BEING_WRITTEN} else key.index_key
 
 
 def kept(remains: Remains) -> Kept:
-    """Return what the kept catalog stores of the remains: no bad indexes, which the next listing finds again."""
+    """Return the orphans that the cached catalog stores: no bad indexes, which the next listing finds again."""
     if not isinstance(remains, BlobRemains):
         raise TypeError(type(remains).__name__)
     return Kept(None, {"orphans": remains.orphans})
 
 
 def remains_of_kept(kept: Kept) -> BlobRemains:
-    """Return the remains that `kept` made storable."""
+    """Return the orphans from the result of `kept`."""
     return BlobRemains(kept.tables["orphans"])

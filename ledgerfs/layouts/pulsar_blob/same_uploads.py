@@ -1,8 +1,8 @@
-"""Data objects without a readable index that are another upload of a complete ledger, so that nothing is lost with them.
+"""Find data objects without a readable index that are another upload of a complete ledger, so that deleting them loses nothing.
 
-The id alone does not tell: two clusters may share a bucket, and an import may take the id of a ledger that lost its index. Another upload
-of the same ledger has the same size and the same first bytes; any other data object is a ledger of its own. The catalog keeps what was
-compared, by the versions of both objects.
+The id alone is not enough: two clusters may share a bucket, and an import may use the id of a ledger that lost its index. Another upload
+of the same ledger has the same size and the same first bytes; any other data object is a separate ledger. The catalog stores the results,
+by the versions of both objects.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from ledgerfs.storage.objects import ReadRequest
 from ledgerfs.storage.ordered_map import ordered_map
 
 COMPARED = 64 << 10
-"""So many first bytes of two data objects are compared: hundreds of messages with their times, for one small request each."""
+"""First bytes of two data objects to compare: hundreds of messages with their times, for one small request each."""
 
 _THREADS = 16
 
@@ -30,7 +30,7 @@ _THREADS = 16
 def compared_with_copies(store: ObjectStore, catalog: Catalog) -> Catalog:
     """Return the catalog with ``has_copy`` of its orphans and bad indexes set; raises only `StoreUnreachableError`.
 
-    What the store refuses to show for a comparison is among ``refused`` of the remains.
+    Adds objects for which the store refused access to ``refused`` of the orphans.
     """
     copies, remains = _Copies(store, catalog, SameIds(catalog)), remains_of(catalog)
     orphans = remains.orphans.copy()
@@ -64,7 +64,7 @@ class _Copies:
     same_ids: SameIds
 
     def of_orphan(self, orphan: np.void) -> tuple[bool, np.void | None, LedgerfsError | None]:
-        """Return whether a row of `ORPHAN` has a copy, the last ledger that it was compared with, and why there was no comparison."""
+        """Return whether a row of `ORPHAN` has a copy, the last compared ledger, and why there was no comparison."""
         near, key = None, key_of(orphan)
         for near in self._as_large(key.ledger_id, int(orphan["name"]), int(orphan["size"])):
             try:
@@ -93,7 +93,7 @@ class _Copies:
         except StoreUnreachableError:
             raise
         except LedgerfsError:
-            # Without a comparison it is no copy; the next listing tries again.
+            # Without a comparison it does not count as a copy; the next listing tries again.
             return False
 
     def _of_id(self, ledger_id: int) -> list[np.void]:
@@ -101,7 +101,7 @@ class _Copies:
         return [ledger for ledger in self.same_ids.sound(ledger_id) if ledger["layout"] == NUMBER]
 
     def _as_large(self, ledger_id: int, name: int, size: int) -> Iterator[np.void]:
-        """Yield the ledgers of an id, and of a topic if that is known, whose data object has ``size`` bytes."""
+        """Yield the ledgers of an id (and of a topic if that is known) with a data object of ``size`` bytes."""
         for ledger in self._of_id(ledger_id):
             if ledger["stored"] == size and (name <= UNKNOWN or ledger["name"] == name):
                 yield ledger
@@ -114,7 +114,7 @@ class _Copies:
 
 
 def _was_compared(orphan: np.void, ledger: np.void) -> bool:
-    """Whether the catalog remembers how these two compare, in their present versions."""
+    """Whether the catalog has the result of comparing these two, in their present versions."""
     is_near = (orphan["near_high"], orphan["near_low"]) == (ledger["uuid_high"], ledger["uuid_low"])
     version = orphan["near_version"]
     return bool(is_near and version == _version_of(ledger) and version != b"")

@@ -1,8 +1,8 @@
-"""Objects of a bucket without a partner, looked at once more with one request each: a listing alone is not enough.
+"""Check objects without a partner a second time, with one request each: a listing alone is not enough.
 
-The pages of a listing are of different moments, so a ledger that is uploaded or deleted meanwhile may show one object only. And only user
-metadata names the topic of a data object whose index is lost or unreadable. The catalog keeps the answers by the object's version: nothing
-is asked twice.
+The pages of a listing are of different moments, so a ledger that is uploaded or deleted meanwhile may appear with one object only. And
+only user metadata contains the topic of a data object whose index is lost or unreadable. The catalog stores the answers by the object's
+version, so that no request is repeated.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -45,11 +45,11 @@ class ObjectTopic:
     Attributes
     ----------
     managed_ledger
-        Named by its user metadata; None if that names none.
+        In its user metadata; None if that does not contain one.
     stat
         The object as it is now; None if it is gone.
     is_kept
-        Whether the store keeps user metadata at all.
+        Whether the store keeps user metadata.
     is_of_job
         Whether a job wrote it together with others, which all become ledgers or none (`ledger_group`).
     error
@@ -68,7 +68,7 @@ _KEEPS_NONE = ObjectTopic(is_kept=False)
 
 
 def topic_of_object(store: ObjectStore, key: str) -> ObjectTopic:
-    """Ask for one object; raises only `StoreUnreachableError`."""
+    """Request one object; raises only `StoreUnreachableError`."""
     try:
         head = store.head(key)
     except NotFoundError:
@@ -86,7 +86,7 @@ def topic_of_object(store: ObjectStore, key: str) -> ObjectTopic:
 def topics_of_objects(
     store: ObjectStore, keys: Sequence[str], progress: Progress | None = None
 ) -> Iterator[ObjectTopic]:
-    """Yield the answer about each object, in order; a store that keeps no user metadata is asked once."""
+    """Yield the answer about each object, in order; sends one request if the store keeps no user metadata."""
     first = topic_of_object(store, keys[0]) if keys else _KEEPS_NONE
     if not first.is_kept:
         yield from [_KEEPS_NONE] * len(keys)
@@ -109,9 +109,9 @@ Versions = npt.NDArray[np.bytes_]
 def without_false_losses(
     store: ObjectStore, ledgers: Table, previous: Catalog | None, refused: list[Unreadable]
 ) -> Table:
-    """Return the rows of `LEDGER` whose index is really there.
+    """Return the rows of `LEDGER` whose index exists.
 
-    ``stored`` is -1 if the data object is gone, or if the store refuses to answer: those are appended to ``refused``.
+    ``stored`` is -1 if the data object is gone, or if the store refuses to answer; in that case it is appended to ``refused``.
     """
     old = np.empty(0, LEDGER) if previous is None else _known_losses(previous)
     lost = np.flatnonzero(ledgers["stored"] < 0)
@@ -138,7 +138,7 @@ def without_false_losses(
 
 
 def _known_losses(previous: Catalog) -> Table:
-    """Return the lost ledgers of an earlier catalog, without those of which the store refused to answer."""
+    """Return the lost ledgers of an earlier catalog, without those for which the store refused to answer."""
     lost: Table = previous.lost[previous.lost["layout"] == NUMBER]
     refused = {(*uuid_halves(one.uuid), one.ledger_id) for one in remains_of(previous).refused}
     if not refused:
@@ -157,9 +157,9 @@ def named_orphans(
     progress: Progress | None,
     refused: list[Unreadable],
 ) -> Table:
-    """Return data objects without an index as rows of `ORPHAN`, without those that were deleted meanwhile.
+    """Return data objects without an index as rows of `ORPHAN`, except those that were deleted meanwhile.
 
-    Those of which the store refuses to answer whose they are, are appended to ``refused``.
+    Appends those whose topic the store refuses to show to ``refused``.
     """
     orphans = np.zeros(listed.size, ORPHAN)
     for column in listed.dtype.names or ():
@@ -183,7 +183,7 @@ def named_orphans(
 
 
 def named_bad_indexes(store: ObjectStore, bad: Sequence[BadIndex], row_of: RowOf) -> list[BadIndex]:
-    """Return the same with the topics that the user metadata of index or data object names."""
+    """Return the same with the topics in the user metadata of index or data object."""
     asked = [one for one in bad if not isinstance(one.error, ObjectNotFoundError)]
     told = [one.managed_ledger for one in topics_of_objects(store, [one.key.index_key for one in asked])]
     nameless = [place for place, name in enumerate(told) if name is None]

@@ -1,7 +1,7 @@
-"""Writing one ledger: entries become blocks, blocks the parts of an upload, and at the end the index is put.
+"""Write one ledger: entries become blocks, blocks become parts of an upload, and the index is put last.
 
-Before that the bucket shows no such ledger: not while parts are sent, not when the data object is complete, and not when something fails;
-then everything is removed that the store lets us remove (``docs/formats/pulsar-blob.md``).
+The bucket shows no such ledger before that: not while parts are sent, not when the data object is complete, and not after an error, when
+everything is removed that the store allows to remove (``docs/formats/pulsar-blob.md``).
 """
 
 import logging
@@ -56,14 +56,14 @@ class WrittenLedger:
 
 @dataclass(frozen=True, slots=True)
 class UnindexedLedger:
-    """A whole data object, which is no ledger before any process puts its index (`publish`). Pickles.
+    """A whole data object, which is not a ledger until a process puts its index (`publish`). Pickles.
 
     Attributes
     ----------
     data
         The object, as the store has it.
     offload_index
-        Of the index object that is to be put.
+        Of the index object to put.
 
     """
 
@@ -83,20 +83,20 @@ class _Blocks:
 
     @property
     def room(self) -> int:
-        """Bytes that the present block still takes; 0 before the first block."""
+        """Free bytes of the present block; 0 before the first block."""
         return self.size - self.used if self.used else 0
 
 
 class LedgerWriter:
-    """Takes the entries of one ledger in order, from id 0 on; `commit` makes them a ledger of the bucket.
+    """Accepts the entries of one ledger in order, from id 0 on; `commit` makes them a ledger of the bucket.
 
-    For ``with``: an exception, or leaving without `commit` or `complete`, aborts. Holds up to four blocks in memory. For one thread.
+    A context manager: an exception, or leaving without `commit` or `complete`, aborts. Holds up to four blocks in memory. For one thread.
 
     Raises
     ------
     RefusedLedgerError
-        A block size that the store does not take, an entry with another id than the next one, an entry that is too large, more blocks than
-        the store takes parts, or a ledger without entries. No request is made before the first block is full.
+        A block size that the store does not accept, an entry with another id than the next one, a too large entry, more blocks than the
+        store accepts parts, or a ledger without entries. Sends no request before the first block is full.
 
     """
 
@@ -136,7 +136,7 @@ class LedgerWriter:
             self.abort()
 
     def add(self, batch: EntryBatch) -> None:
-        """Add the next entries. When this returns they are copied or sent, so the caller may reuse their buffer."""
+        """Add the next entries. Copies or sends them before it returns, so the caller may reuse their buffer."""
         self._require_open()
         if not len(batch):
             return
@@ -154,7 +154,7 @@ class LedgerWriter:
                 for made in self.ledger.transform(batch, self._entries):
                     self._add(made)
         except BaseException:
-            # With entries missing it must never be committed.
+            # A ledger that lacks entries must never be committed.
             self.abort()
             raise
 
@@ -176,7 +176,7 @@ class LedgerWriter:
         self._length += int(batch.lengths.sum())
 
     def seal(self) -> None:
-        """End the last block, whose size is only known now, and send it; nothing can be added after that."""
+        """End the last block, whose size is only now known, and send it; no entries can be added after that."""
         self._require_open()
         blocks = self._blocks
         if not self._entries:
@@ -192,12 +192,12 @@ class LedgerWriter:
     def commit(self, *, created_ms: int | None = None) -> WrittenLedger:
         """Complete the data object, then put the index. After an error there is no such ledger, except with `UncertainWriteError`.
 
-        ``created_ms`` is when the ledger was created, ms since 1970 UTC, if that is only known now.
+        ``created_ms`` is the creation time of the ledger, ms since 1970 UTC, if it was unknown before.
         """
         return publish(self._store, self.complete(created_ms=created_ms))
 
     def complete(self, *, created_ms: int | None = None) -> UnindexedLedger:
-        """Complete only the data object, which stays after the ``with``; otherwise as `commit`."""
+        """Complete only the data object, which stays after the ``with`` block; otherwise as `commit`."""
         self.seal()
         known = self.ledger.metadata
         created_ms = known.created_ms if created_ms is None else created_ms
@@ -212,7 +212,7 @@ class LedgerWriter:
         return UnindexedLedger(self.ledger, data, index)
 
     def abort(self) -> None:
-        """Leave nothing in the bucket."""
+        """Remove everything from the bucket."""
         self._is_open = False
         self._upload.abort()
 
@@ -242,9 +242,9 @@ class LedgerWriter:
 
 
 def as_stored(store: RawStore, ledger: NewLedger) -> WrittenLedger | None:
-    """Return the ledger of this name as the store has it now, whoever wrote it, or None; raises the errors of the store.
+    """Return the ledger of this name as the store has it now, of any writer, or None; raises the errors of the store.
 
-    None unless both objects are there, and agree by what the index tells: its entries are not read.
+    None unless both objects exist and agree by the index: its entries are not read.
     """
     key = ledger.key
     try:
@@ -263,13 +263,13 @@ def as_stored(store: RawStore, ledger: NewLedger) -> WrittenLedger | None:
 
 
 def publish(store: RawStore, made: UnindexedLedger) -> WrittenLedger:
-    """Put the index of a complete data object; if that fails, and nobody else has put one, the data object is removed."""
+    """Put the index of a complete data object; on an error, remove the data object unless another writer has put an index."""
     ledger, data, key = made.ledger, made.data, made.ledger.key
     try:
         _require_same(store, data)
         written = store.writes.put(key.index_key, build_index(made.offload_index), ledger.user_metadata_as("index"))
     except (UncertainWriteError, ObjectExistsError, StaleObjectError):
-        # Somebody's index may refer to the data object.
+        # Another writer's index may refer to the data object.
         raise
     except BaseException:
         _remove_data(store, key.index_key, data)
@@ -312,7 +312,7 @@ def _uncertain(key: str, error: LedgerfsError) -> UncertainWriteError:
 
 
 def _remove_data(store: RawStore, index_key: str, data: ObjectStat) -> None:
-    """Remove a data object without an index; it stays if it has one, or if the store does not tell."""
+    """Remove a data object without an index; it stays if it has one, or if the store does not answer."""
     try:
         try:
             store.head(index_key)

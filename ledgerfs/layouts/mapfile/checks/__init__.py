@@ -1,1 +1,1 @@
-"""What `verify` looks at in MapFiles."""
+"""The checks that `verify` makes on MapFiles."""

@@ -1,4 +1,4 @@
-"""What was seen of MapFiles while the catalog was made: folders that are no whole ledgers, ends that are missing, indexes of no use."""
+"""Findings from the catalog of MapFiles: folders that are incomplete ledgers, missing ends, and unusable indexes."""
 
 from collections.abc import Iterator
 
@@ -26,11 +26,11 @@ _INDEX_STATES = {
         Severity.UNCHECKED, "unreadable-object", "index", "the index may not be read, or the store failed: ledgerfs reads the data through"
     ),
 }  # fmt: skip
-"""{state: severity, kind and object of its finding, and the message}."""
+"""{state: (severity, kind of the finding, role of the object, message)}."""
 
 
 def check_catalog(catalog: Catalog) -> Iterator[Finding]:
-    """Yield what is wrong with the bucket as a whole, without reading any of it."""
+    """Yield findings about the bucket as a whole; reads nothing."""
     for partial in remains_of(catalog).partial:
         yield _partial(catalog, partial)
     ledgers = catalog.ledgers

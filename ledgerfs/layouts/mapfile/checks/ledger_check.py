@@ -1,4 +1,4 @@
-"""Every byte of one ledger: records, keys, checksums of entries, totals, and whether the index leads to what it names."""
+"""Check every byte of one ledger: records, keys, checksums of entries, totals, and the positions in the index."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class MapFileCheck(ObjectLedgerCheck[MapFileReader]):
         self.findings += check_chunks(self.ledger.store, self.ref)
 
     def _read_index(self) -> MapFileIndex | None:
-        """Return the index; None for one that cannot be used, which the catalog has told."""
+        """Return the index; None if it is unusable, which the catalog has already reported."""
         if not any(role == "index" for role, _ in self.ref.objects):
             return None
         try:
@@ -101,7 +101,7 @@ class MapFileCheck(ObjectLedgerCheck[MapFileReader]):
         self._damage("trailing-records", message, offset)
 
     def _walk(self, place: KeyPlace) -> Iterator[KeyStretch]:
-        """Yield the stretches from a place on."""
+        """Yield the windows from a place on."""
         ledger, stat = self.ledger, self.ledger.data
         parts = cut_parts(place.position, stat.size, is_known=True)
         plan = (ReadRequest(stat.key, *part, stat.version, False) for part in parts)
@@ -110,7 +110,7 @@ class MapFileCheck(ObjectLedgerCheck[MapFileReader]):
             yield from walk_keys(window, place, ledger.start.header, self.ref.last_entry, stat)
 
     def _lost(self, error: CorruptLedgerError, at: int, behind: int) -> None:
-        """Tell what damage took, now that there are entries behind it, at the marker ``at``."""
+        """Report the entries that damage destroyed, once entries after it were read, from the marker ``at`` on."""
         first = max(0, self._next)
         lost = f"entries {first} to {behind - 1} are lost" if first < behind else "no entry is lost"
         message = f"{error.reason}; {lost}, with the bytes {self._at} to {at - 1}"
@@ -134,9 +134,9 @@ class MapFileCheck(ObjectLedgerCheck[MapFileReader]):
                 self._damage(kind, message)
 
     def _check_positions(self, stretch: KeyStretch) -> None:
-        """Compare the index with where keys stand: each of its positions is that of its key's block, or record, with the marker before it.
+        """Compare each position of the index with that of its key's block or record (with the marker before it).
 
-        After the first that is wrong no more are compared.
+        Stops at the first wrong position.
         """
         index = self._index
         if index is None:
@@ -160,7 +160,7 @@ _MOST_NAMED = 20
 
 
 def check_chunks(store: ObjectStore, ref: LedgerRef) -> Iterator[Finding]:
-    """Yield where the objects of a ledger differ from their checksums; of one without, nothing is said. Raises what reading them does."""
+    """Yield where the objects of a ledger differ from their checksums; skips objects without checksums. Raises the errors of reading."""
     whose = ref.ledger_id, ref.topic
     for _, stat in ref.objects:
         try:
@@ -177,7 +177,7 @@ def check_chunks(store: ObjectStore, ref: LedgerRef) -> Iterator[Finding]:
 
 
 def _checksums_of(store: ObjectStore, stat: ObjectStat) -> ChunkChecksums | None:
-    """Return the checksums of an object; None where there are none."""
+    """Return the checksums of an object; None if there are none."""
     key = checksum_key(stat.key)
     try:
         found = store.head(key).stat
@@ -190,7 +190,7 @@ def _checksums_of(store: ObjectStore, stat: ObjectStat) -> ChunkChecksums | None
 
 
 def _wrong(store: ObjectStore, ref: LedgerRef, stat: ObjectStat, checksums: ChunkChecksums) -> Iterator[Finding]:
-    """Yield the places that differ, chunks that stand side by side as one."""
+    """Yield the places that differ; adjacent chunks are one place."""
     size, runs = checksums.chunk_bytes, 0
     for first, behind in _runs(_wrong_chunks(store, stat, checksums)):
         runs += 1
@@ -218,7 +218,7 @@ def _wrong_chunks(store: ObjectStore, stat: ObjectStat, checksums: ChunkChecksum
 
 
 def _runs(chunks: Iterator[int]) -> Iterator[tuple[int, int]]:
-    """Yield numbers that follow by one as (first, behind the last)."""
+    """Yield runs of consecutive numbers as (first, last + 1)."""
     first = behind = -1
     for chunk in chunks:
         if chunk != behind:

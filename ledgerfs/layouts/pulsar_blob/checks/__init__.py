@@ -1,1 +1,1 @@
-"""What `verify` checks of offloaded objects: sizes by the listing, then every byte."""
+"""The checks of offloaded objects for `verify`: sizes by the listing, then every byte."""

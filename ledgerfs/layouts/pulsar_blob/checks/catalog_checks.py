@@ -1,4 +1,4 @@
-"""Checks of listing and indexes, without reading data: objects without a partner, sizes that do not agree."""
+"""Check listing and indexes without reading data: objects without a partner, sizes that contradict each other."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -48,7 +48,7 @@ def check_catalog(catalog: Catalog, open_ledger: OpenBlob) -> Iterator[Finding]:
 
 
 def _guarded(open_ledger: OpenBlob, ref: LedgerRef, check: Callable[[PulsarLedgerReader], Finding]) -> Finding:
-    """Return what the check finds, or a finding about the error that kept it from looking."""
+    """Return the findings of a check, or a finding about the error that prevented it."""
     try:
         return check(open_ledger(ref))
     except StoreUnreachableError:
@@ -60,7 +60,7 @@ def _guarded(open_ledger: OpenBlob, ref: LedgerRef, check: Callable[[PulsarLedge
 
 
 def _unpaired(catalog: Catalog) -> Iterator[Finding]:
-    """Yield data without index and index without data: damage, unless a complete copy of the same ledger is there."""
+    """Yield data without index and index without data: damage, unless the bucket has a complete copy of the same ledger."""
     refused = {one.key: one for one in remains_of(catalog).refused}
     for one in refused.values():
         yield Finding(
@@ -103,7 +103,7 @@ def _contradiction(ledger: PulsarLedgerReader, *, severity: Severity) -> Finding
     ref = ledger.ref
     size = ref.object("data").size
     if not ledger.store.is_remote:
-        # For a link in a folder this raises and says so; its size means nothing.
+        # For a link in a folder this raises an error, because the link's size means nothing.
         ledger.store.head(ref.object("data").key)
     if size < ref.expected:
         message = f"the object has {size} bytes, its index says {ref.expected}: the end is missing"
@@ -127,14 +127,14 @@ def _contradiction(ledger: PulsarLedgerReader, *, severity: Severity) -> Finding
 
 
 def metadata_remark(catalog: Catalog, store: ObjectStore) -> list[Finding]:
-    """Return one remark if the store keeps no user metadata: a broker that reads a copy of the bucket would miss it."""
+    """Return one remark if the store keeps no user metadata: a broker that reads a copy of the bucket needs it."""
     for ref in catalog.refs():
         if ref.layout != NUMBER:
             continue
         try:
             keeps_metadata = store.head(ref.object("index").key).metadata is not None
         except ObjectNotFoundError:
-            continue  # deleted since the listing; the next ledger tells as well
+            continue  # deleted since the listing; the next ledger is as good
         except AccessDeniedError:
             return []  # a finding of the ledgers' own checks
         if keeps_metadata:

@@ -1,4 +1,4 @@
-"""Checks of every byte of one ledger: block headers, records, checksums, padding, and the user metadata of its two objects."""
+"""Check every byte of one ledger: block headers, records, checksums, padding, and the user metadata of its two objects."""
 
 from ledgerfs.cache.object_window import ObjectWindow, open_parts
 from ledgerfs.cache.read_ahead import cut_parts
@@ -34,7 +34,7 @@ class PulsarLedgerCheck(ObjectLedgerCheck[PulsarLedgerReader]):
         self._check_data(self.ledger.index)
 
     def _missing(self, error: ObjectNotFoundError) -> None:
-        """Find a ledger deleted since the listing, or lost data if the index is still there."""
+        """Report a ledger deleted since the listing, or lost data if the index still exists."""
         try:
             self.ledger.store.head(self.ref.object("index").key)
         except ObjectNotFoundError:
@@ -108,7 +108,7 @@ class PulsarLedgerCheck(ObjectLedgerCheck[PulsarLedgerReader]):
             self._damage(kind, message, stretch.position + int(stretch.batch.offsets[row]))
 
     def _check_padding(self, window: ObjectWindow, end: int) -> None:
-        # The padding's pattern has a period of 4, so pieces of a multiple of 4 bytes are compared one by one.
+        # The padding's pattern has a period of 4, so pieces of a multiple of 4 bytes can be compared separately.
         while window.position < end:
             rest = end - window.position
             if not window.fill(min(rest, 4)):
@@ -127,7 +127,7 @@ class PulsarLedgerCheck(ObjectLedgerCheck[PulsarLedgerReader]):
             self._find(Severity.REMARK, "odd-parts", message, self.ref.object("index").key)
 
     def _check_metadata(self) -> None:
-        """Ask for the user metadata of both objects, where the store keeps any."""
+        """Check the user metadata of both objects, if the store keeps any."""
         for stat in (self.ledger.ref.object("data"), self.ledger.ref.object("index")):
             metadata = self.ledger.store.head(stat.key).metadata
             if metadata is None:

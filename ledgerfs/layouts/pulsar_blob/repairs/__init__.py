@@ -1,1 +1,1 @@
-"""Repairs of offloaded objects from the bucket alone; deletes only what is proved to be garbage."""
+"""Repairs of offloaded objects from the bucket alone; deletes only proven garbage."""

@@ -1,7 +1,7 @@
-"""What a repair does to a bucket: each action first checks that the objects are still as they were when it was planned.
+"""Apply repairs to a bucket: each action first checks that the objects are unchanged since the plan.
 
-No store deletes "only if unchanged", so between the check and the deletion there is a moment. No writer is at work in it, since repairs
-leave young objects alone.
+No store deletes "only if unchanged", so there is a moment between the check and the deletion. No writer works on the objects then, since
+repairs leave young objects alone.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
 
 @dataclass(frozen=True, slots=True)
 class DeleteObject:
-    """Deletes an object that is garbage, if there is still no object ``absent``, and ``needed`` are unchanged."""
+    """Deletes a garbage object, if there is still no object ``absent``, and ``needed`` are unchanged."""
 
     name: str
     stat: ObjectStat
@@ -41,12 +41,12 @@ class DeleteObject:
 
 @dataclass(frozen=True, slots=True)
 class RebuildIndex:
-    """Puts the index of a data object that has none, if nothing but ``known`` claims its ledger id (`claimants`) when it lists again.
+    """Puts the index of a data object without one, if only ``known`` claim its ledger id (`claimants`) in a new listing.
 
     Attributes
     ----------
     named
-        The managed ledger that it is of because somebody says so, which may hide no partitions; None if an object tells it.
+        The managed ledger that the user chose, which may hide no partitions; None if an object contains it.
 
     """
 
@@ -62,14 +62,14 @@ class RebuildIndex:
     rank: ClassVar[int] = 0
 
     def run(self, store: RawStore) -> None:
-        """Put it, and remove it again unless it is then seen that the data object is the same, and nobody wrote the ledger meanwhile."""
+        """Put the index, and remove it again unless the data object is then unchanged and no other writer wrote the ledger."""
         self.require_free(store)
         self.put(store)
 
     def require_free(self, store: RawStore) -> None:
-        """Raise `StaleObjectError` if the data object was replaced, or a ledger of this id came, since the repair was planned.
+        """Raise `StaleObjectError` if the data object was replaced, or a ledger of this id was written, since the plan.
 
-        Raises `InvalidNameError` if a partition of the topic came that somebody named.
+        Raises `InvalidNameError` if a partition of the topic that the user chose was written.
         """
         require_unchanged(store, self.data)
         catalog = self.list_all()
@@ -81,7 +81,7 @@ class RebuildIndex:
             raise StaleObjectError(reason, key=min(came).partition(" ")[0])
 
     def put(self, store: RawStore) -> None:
-        """Put it after `require_free`, which is asked once more then."""
+        """Put the index after `require_free`, which is called once more first."""
         written = store.writes.put(self.key.index_key, self.content, self.metadata)
         try:
             self.require_free(store)
@@ -93,7 +93,7 @@ class RebuildIndex:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceIndex:
-    """Puts an index in the place of one that cannot be parsed."""
+    """Replaces an index that cannot be parsed."""
 
     damaged: ObjectStat
     rebuilt: RebuildIndex
@@ -129,7 +129,7 @@ class ReplaceIndex:
 
 @dataclass(frozen=True, slots=True)
 class AbortUpload:
-    """Ends an abandoned upload."""
+    """Aborts an abandoned upload."""
 
     upload: UnfinishedUpload
 
@@ -137,15 +137,15 @@ class AbortUpload:
     rank: ClassVar[int] = 1
 
     def run(self, store: RawStore) -> None:
-        """Abort it; its id in the store is never that of another upload."""
+        """Abort it; the store never uses its id again."""
         store.writes.end_unfinished(self.upload)
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreMetadata:
-    """Restores the user metadata that a broker looks for.
+    """Restores the user metadata that brokers require.
 
-    It comes last: it gives the object another version, which actions that compare versions would take for a change.
+    Runs last, because it gives the object another version, which other actions would report as a change.
     """
 
     stat: ObjectStat
@@ -156,14 +156,14 @@ class RestoreMetadata:
     rank: ClassVar[int] = 2
 
     def run(self, store: RawStore) -> None:
-        """Add what is missing to the object's user metadata."""
+        """Add missing entries to the object's user metadata."""
         head = require_unchanged(store, self.stat)
         completed = completed_user_metadata(head.metadata, self.managed_ledger)
         store.writes.set_metadata(head.stat, {**completed, "role": self.role})
 
 
 def require_unchanged(store: RawStore, stat: ObjectStat) -> ObjectHead:
-    """Return what the store tells of an object now; raises `StaleObjectError` if that differs from ``stat``."""
+    """Return the object as it is now; raises `StaleObjectError` if it differs from ``stat``."""
     try:
         head = store.head(stat.key)
     except ObjectNotFoundError as error:
@@ -174,7 +174,7 @@ def require_unchanged(store: RawStore, stat: ObjectStat) -> ObjectHead:
 
 
 def require_still_absent(store: RawStore, key: str | None) -> None:
-    """Raise `StaleObjectError` if there is such an object by now."""
+    """Raise `StaleObjectError` if the object exists now."""
     if key is None:
         return
     try:

@@ -1,7 +1,7 @@
-"""Reading a data object without its index: block after block, record after record, to its last byte.
+"""Read a data object without its index: block after block, record after record, to its last byte.
 
-Each block's header tells where the next one begins, and entry ids follow each other, so the object itself tells what its index said
-(``docs/formats/pulsar-blob.md``). Nothing is skipped: a byte that Pulsar would not have written ends the walk.
+Each block's header contains its length, and entry ids are consecutive, so the object itself contains all that its index did
+(``docs/formats/pulsar-blob.md``). Nothing is skipped: a byte that Pulsar would not have written stops the walk.
 """
 
 import re
@@ -35,7 +35,7 @@ _PIECE = 1 << 20
 
 @dataclass(slots=True)
 class DataWalk:
-    """The walk over one data object: consume `batches`, then read what was found.
+    """The walk over one data object: consume `batches`, then read the attributes.
 
     Attributes
     ----------
@@ -60,13 +60,13 @@ class DataWalk:
     is_cut_off: bool = False
 
     def run(self) -> "DataWalk":
-        """Walk to the end, and return this; raises as `batches`."""
+        """Walk to the end, and return this object; raises as `batches`."""
         for _ in self.batches():
             pass
         return self
 
     def batches(self) -> Iterator[EntryBatch]:
-        """Yield all entries; raises `CorruptLedgerError` with the offset at which the object is not as Pulsar writes it."""
+        """Yield all entries; raises `CorruptLedgerError` with the offset of the first byte that Pulsar would not have written."""
         stat = self.stat
         plan = (ReadRequest(stat.key, *part, stat.version, False) for part in cut_parts(0, stat.size, is_known=True))
         with open_parts(self.store, plan, is_known=True) as parts:
@@ -155,10 +155,10 @@ _METADATA_AT = 32
 
 
 def why_not_whole(walk: DataWalk) -> str | None:
-    """Return why an object that was walked to its end may lack entries of its ledger; None if it has all of them, as far as it tells.
+    """Return why an object that was walked to its end may lack entries of its ledger; None if it proves to have all of them.
 
     The last block of a ledger is as short as its records, and after a full block another one begins. So an object that ends with a full
-    block may have been cut there, unless the store says that it was uploaded in just so many parts.
+    block may be truncated there, unless its ETag shows that it was uploaded in exactly that many parts.
     """
     if walk.is_cut_off:
         return (
@@ -174,7 +174,7 @@ def why_not_whole(walk: DataWalk) -> str | None:
 
 
 def parts_of(stat: ObjectStat) -> int | None:
-    """Return in how many parts an object was uploaded, by its ETag; Pulsar sends one block as one part."""
+    """Return the number of parts of an object's upload, by its ETag; Pulsar sends one block as one part."""
     match = _PARTS.match(stat.version)
     return None if match is None else int(match[1])
 

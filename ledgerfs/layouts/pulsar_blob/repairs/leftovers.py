@@ -1,4 +1,4 @@
-"""Repairs of single objects: lost user metadata, indexes without a data object, uploads that were not ended, and parts of those (GCS)."""
+"""Repair single objects: lost user metadata, indexes without a data object, unfinished uploads, and parts of those (GCS)."""
 
 from collections.abc import Iterator, Mapping
 
@@ -40,7 +40,7 @@ _TOLD_EVERY = 64
 
 
 def look_at_metadata(survey: Survey) -> Iterator[Repair]:
-    """Yield the repairs of the user metadata of all ledgers, asking for some at a time; none if the store keeps no such metadata."""
+    """Yield the repairs of the user metadata of all ledgers, several at a time; none if the store keeps no such metadata."""
     if not survey.store.writes.keeps_metadata:
         return
     refs = (ref for ref in survey.catalog.refs() if ref.layout == NUMBER and survey.is_meant(ref.ledger_id))
@@ -84,7 +84,7 @@ def lost_metadata(
 
 
 def _other_of(survey: Survey, managed_ledger: str, ledger_id: int) -> str | None:
-    """Return the key of a ledger that a topic has under this id, of any layout, or that a repair may make; None without one."""
+    """Return the key of a topic's ledger with this id, of any layout, or of one that a repair may make; None without one."""
     catalog, remains = survey.catalog, remains_of(survey.catalog)
     orphans = remains.orphans[remains.orphans["ledger_id"] == ledger_id]
     row = catalog.row_of(managed_ledger)
@@ -120,7 +120,7 @@ def _look_at_object(survey: Survey, ref: LedgerRef, role: str) -> list[Repair]:
 
 
 def look_at_lost(survey: Survey, lost: LedgerRef) -> Iterator[Repair]:
-    """Yield the repair of an index whose data object is gone."""
+    """Yield the repair of an index whose data object is lost."""
     head = survey.store.head(lost.object("index").key)
 
     def found(severity: Severity, reason: str, action: DeleteObject | None = None) -> Repair:
@@ -156,7 +156,7 @@ def look_at_lost(survey: Survey, lost: LedgerRef) -> Iterator[Repair]:
 
 
 def _refusal(survey: Survey, lost: LedgerRef) -> str | None:
-    """Return why the store does not answer whether the data object is there; None if it answers."""
+    """Return why the store refuses to answer whether the data object exists; None if it answers."""
     try:
         survey.store.head(lost.object("data").key)
     except ObjectNotFoundError:
@@ -167,7 +167,7 @@ def _refusal(survey: Survey, lost: LedgerRef) -> str | None:
 
 
 def look_at_uploads(survey: Survey) -> Iterator[Repair]:
-    """Yield the repair of each upload that was begun and not ended."""
+    """Yield the repair of each unfinished upload."""
     try:
         for upload in survey.store.writes.unfinished_uploads():
             yield from _look_at_upload(survey, upload)
@@ -194,12 +194,12 @@ def _look_at_upload(survey: Survey, upload: UnfinishedUpload) -> Iterator[Repair
 
 
 def part_names(survey: Survey) -> list[str]:
-    """Return the keys that are named as jclouds names parts, as far as the catalog has kept them."""
+    """Return the keys with names of jclouds' parts, as far as the catalog has kept them."""
     return [] if survey.ledgers is not None else survey.catalog.others.names.get(KeyKind.GCS_PART.value, [])
 
 
 def look_at_part(survey: Survey, name: str) -> Repair:
-    """Return the repair of one object that is named as a part; it is one if it is a whole block of Pulsar's."""
+    """Return the repair of one object with the name of a part; it is a part if it is a whole block of Pulsar's."""
     stat = survey.store.head(name).stat
     young = survey.too_young(stat.modified_ms)
     if young is not None:

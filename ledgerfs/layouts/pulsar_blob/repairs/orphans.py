@@ -1,4 +1,4 @@
-"""Repairs of data objects without a readable index: whole ledgers except for the index, garbage, or neither as far as can be proved."""
+"""Repair data objects without a readable index: whole ledgers except for the index, garbage, or unproven ones."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -66,7 +66,7 @@ class _Orphan:
     key: LedgerKey
     head: ObjectHead
     name: str | None
-    """Its managed ledger by its user metadata; None if that names none."""
+    """Its managed ledger by its user metadata; None if the metadata does not contain it."""
 
     @classmethod
     def of(cls, survey: Survey, key: LedgerKey) -> "_Orphan":
@@ -92,7 +92,7 @@ class _Orphan:
 
 
 def _by_itself(survey: Survey, orphan: _Orphan, differences: list[str]) -> Iterator[Repair]:
-    """Yield the repair by the object alone: whole, empty, or no ledger; ``differences`` are those from complete copies."""
+    """Yield the repair by the object alone: whole, empty, or not a ledger; ``differences`` are those from complete copies."""
     try:
         walk = DataWalk(survey.store, orphan.stat).run()
     except (CorruptLedgerError, UnsupportedFormatError) as error:
@@ -121,7 +121,7 @@ def _rebuild(survey: Survey, key: LedgerKey, head: ObjectHead, managed_ledger: s
 
 
 def why_not_known(survey: Survey, key: LedgerKey, walk: DataWalk, name: str | None) -> str | None:
-    """Return why a whole data object cannot be attributed: no topic, or a copy of the same ledger that contradicts it or may; else None."""
+    """Return why a whole data object cannot be attributed: no topic, or a copy of the ledger that contradicts it or may; else None."""
     if name is None:
         return "nothing tells its topic; `--topic` with `--ledger` names it"
     for claim in survey.claims.get(key.ledger_id, []):
@@ -167,7 +167,7 @@ def look_at_bad_index(survey: Survey, bad: BadIndex) -> Iterator[Repair]:
 
 
 def _replaced(survey: Survey, bad: BadIndex, damaged: ObjectHead, data: ObjectHead, walk: DataWalk) -> Iterator[Repair]:
-    """Yield the replacement of an index by one made from the data object, unless something speaks against it."""
+    """Yield the replacement of an index by one made from the data object, unless another object contradicts it."""
     key, stat = bad.key, damaged.stat
     told = metadata_left_in(survey.store.read(ReadRequest(stat.key, 0, stat.size, stat.version)))
     names = (parse_user_metadata(head.metadata or {}).managed_ledger for head in (data, damaged))

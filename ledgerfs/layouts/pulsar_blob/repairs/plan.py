@@ -1,4 +1,4 @@
-"""The plan of repairs for all that is wrong with the objects of a bucket."""
+"""Plan repairs for all objects of a bucket that are damaged or incomplete."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -29,9 +29,9 @@ _PART_THREADS = 16
 
 
 def plan_repairs(survey: Survey, *, metadata: bool) -> Iterator[Repair]:
-    """Yield a repair for everything that is wrong with the objects, with or without an action; changes nothing.
+    """Yield a repair, with or without an action, for every damaged or incomplete object; changes nothing.
 
-    With ``metadata`` the user metadata of every object is checked as well, a request each. Raises `StoreUnreachableError`.
+    With ``metadata`` also checks the user metadata of every object, with a request each. Raises `StoreUnreachableError`.
     """
     yield from _unpaired(survey)
     yield from _leftovers(survey)
@@ -40,12 +40,12 @@ def plan_repairs(survey: Survey, *, metadata: bool) -> Iterator[Repair]:
 
 
 def _unpaired(survey: Survey) -> Iterator[Repair]:
-    """Yield the repairs of ledgers of which one object is missing, or the index is unreadable."""
+    """Yield the repairs of ledgers with a missing object, or an unreadable index."""
     catalog = survey.catalog
     orphans = [key for key in map(key_of, remains_of(catalog).orphans) if survey.is_meant(key.ledger_id)]
     bad = [one for one in remains_of(catalog).bad_indexes if survey.is_meant(one.key.ledger_id)]
     if orphans or bad:
-        # These import numba, which is not needed if no object lacks its partner.
+        # These import numba, which is only needed if an object lacks its partner.
         from ledgerfs.layouts.pulsar_blob.repairs.orphans import look_at_bad_index, look_at_orphan
         from ledgerfs.layouts.pulsar_blob.repairs.same_bytes import one_of_each
 
@@ -81,7 +81,7 @@ def _leftovers(survey: Survey) -> Iterator[Repair]:
 
 
 def _guarded(kind: str, key: str, ledger_id: int | None, look: Callable[[], Iterable[Repair]]) -> Iterator[Repair]:
-    """Yield what ``look`` finds, or the error that kept it from looking."""
+    """Yield the repairs that ``look`` finds, or one for the error that stopped it."""
     try:
         yield from look()
     except StoreUnreachableError:

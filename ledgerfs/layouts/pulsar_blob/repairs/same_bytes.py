@@ -1,4 +1,4 @@
-"""Whether a complete copy of the ledger has everything that a data object has: compared byte by byte, a few MiB at a time."""
+"""Check whether a complete copy of the ledger contains a whole data object: compare byte by byte, a few MiB at a time."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -21,7 +21,7 @@ from ledgerfs.storage.objects import ObjectStat, ReadRequest
 
 
 def why_not_contained(survey: Survey, orphan: ObjectStat, copy: LedgerRef) -> str | None:
-    """Return why something may be lost with ``orphan``; None if ``copy`` has all of it.
+    """Return why deleting ``orphan`` may lose data; None if ``copy`` contains all of it.
 
     The object has to be the first bytes of the copy's data object, or, with blocks of another size or in another layout, its records the
     copy's first ones.
@@ -51,7 +51,7 @@ def _why_not_among_records(survey: Survey, orphan: ObjectStat, copy: LedgerRef) 
 
 
 def first_difference(left: Iterator[memoryview], right: Iterator[memoryview]) -> int | None:
-    """Return the offset of the first byte of ``left`` that ``right`` does not have there; None if it has them all."""
+    """Return the offset of the first byte of ``left`` that ``right`` lacks or has otherwise; None if ``right`` begins with ``left``."""
     position, mine, theirs = 0, memoryview(b""), memoryview(b"")
     while True:
         mine = mine or next(left, memoryview(b""))
@@ -78,7 +78,7 @@ def _records(batches: Iterator[EntryBatch]) -> Iterator[memoryview]:
 
 
 def one_of_each(survey: Survey, repairs: Iterable[Repair]) -> list[Repair]:
-    """Return the repairs with at most one new index for each ledger: none if the data objects differ."""
+    """Return the repairs with at most one new index per ledger: none if the data objects differ."""
     found = list(repairs)
     makers: dict[tuple[int | None, str | None], list[Repair]] = {}
     for repair in found:
@@ -100,7 +100,7 @@ def _rebuilding(repair: Repair) -> RebuildIndex | None:
 
 
 def _knowing_each_other(repairs: list[Repair]) -> list[Repair]:
-    """Return the same repairs, which know each other's new indexes: those of one id in several topics are no uploads of others."""
+    """Return the repairs with each other's new indexes as known claims: one id in several topics is not a conflict."""
     made = frozenset(action.key.index_key for action in map(_rebuilding, repairs) if action is not None)
 
     def informed(repair: Repair) -> Repair:

@@ -1,4 +1,4 @@
-"""What all parts of a plan work from: the bucket as it was just listed, the user's options, and the time."""
+"""The input of all parts of a plan: the new catalog of a bucket, the user's options, and the time."""
 
 from dataclasses import dataclass, field, fields
 
@@ -17,12 +17,12 @@ from ledgerfs.storage.objects import ObjectStat
 
 @dataclass(frozen=True, slots=True)
 class Survey(RepairRequest):
-    """A bucket that is to be repaired.
+    """A bucket to repair.
 
     Attributes
     ----------
     claims
-        By ledger id, of ledgers of which an object is missing or damaged: the row of every copy, also without its data object, and of other
+        By ledger id, of ledgers with a missing or damaged object: the row of every copy, also without its data object, and of other
         layouts.
 
     """
@@ -31,16 +31,16 @@ class Survey(RepairRequest):
 
     @classmethod
     def of(cls, request: RepairRequest) -> "Survey":
-        """Prepare what is asked for."""
+        """Prepare the request."""
         given = {one.name: getattr(request, one.name) for one in fields(RepairRequest)}
         return cls(**given, claims=_claims(request.catalog))
 
     def is_meant(self, ledger_id: int | None) -> bool:
-        """Whether a ledger is one of those to repair."""
+        """Whether the user chose this ledger, or all."""
         return self.ledgers is None or ledger_id in self.ledgers
 
     def too_young(self, modified_ms: int) -> str | None:
-        """Return why an object of this time is left alone; None if it is old enough."""
+        """Return why an object with this modification time is too young to repair; None if it is old enough."""
         if modified_ms <= 0:
             return "the store does not tell how old it is, so it may still be written"
         age_ms = self.now_ms - modified_ms
@@ -49,17 +49,17 @@ class Survey(RepairRequest):
         return None
 
     def copies_of(self, ledger_id: int) -> list[LedgerRef]:
-        """Return the complete copies of this id, of any topic and layout; only for ids of which an object is missing or damaged."""
+        """Return the complete copies of this id, of any topic and layout; only for ids with a missing or damaged object."""
         return [ref for ref in self.claims.get(ledger_id, []) if ref.is_sound]
 
     def why_not_seen(self, copy: LedgerRef) -> str | None:
-        """Return why nothing is deleted for the sake of this copy; None if it may be."""
+        """Return why this copy does not justify deleting others; None if it does."""
         if copy.layout in self.layouts:
             return None
         return f"left alone: the complete copy {copy.key} is in a layout that is not read here; repair without --layout"
 
     def stats_of(self, copy: LedgerRef) -> tuple[ObjectStat, ...]:
-        """Return what the store tells now of the objects of a copy; raises `StaleObjectError` if they are not those listed."""
+        """Return the present objects of a copy; raises `StaleObjectError` if they differ from the listed ones."""
         stats = tuple(self.store.head(stat.key).stat for _, stat in copy.objects)
         for stat, (_, listed) in zip(stats, copy.objects, strict=True):
             if stat.size != listed.size or listed.version not in {"", stat.version}:
@@ -86,7 +86,7 @@ def _claims(catalog: Catalog) -> dict[int, list[LedgerRef]]:
 
 
 def _duration(milliseconds: int) -> str:
-    """Return a time as a user would say it: ``90 min``."""
+    """Return a time in the unit that fits: ``90 min``."""
     seconds = max(0, milliseconds) / 1000
     for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:
@@ -95,9 +95,9 @@ def _duration(milliseconds: int) -> str:
 
 
 def claimants(catalog: Catalog, ledger_id: int) -> frozenset[str]:
-    """Return what claims an id, of any topic: keys of offloaded indexes, and ledgers of other layouts in their present versions.
+    """Return the claims on an id, of any topic: keys of offloaded indexes, and ledgers of other layouts in their present versions.
 
-    Such a ledger may be without its end now, and whole later, so that one that has changed is another.
+    Such a ledger may lack its end now and be whole later, so a new version is another claim.
     """
     lost = catalog.lost[catalog.lost["ledger_id"] == ledger_id]
     refs = [*catalog.all_of(ledger_id), *map(catalog.ref_of, lost)]
@@ -108,7 +108,7 @@ def claimants(catalog: Catalog, ledger_id: int) -> frozenset[str]:
 
 
 def unknown_ones(catalog: Catalog, ledger_id: int) -> list[Unreadable]:
-    """Return what other layouts have of an id and could not look into, though it may be whole: refused, or of a version unknown to us."""
+    """Return the objects of an id in other layouts that may be whole but are unreadable: access refused, or an unknown version."""
     others = (remains for number, remains in catalog.remains.items() if number != NUMBER)
     shown = (one for remains in others for one in remains.unreadable() if one.ledger_id == ledger_id)
     return [one for one in shown if not isinstance(one.error, CorruptObjectError)]
