@@ -31,7 +31,7 @@ def objects_of(
     managed_ledger: str | None,  # noqa: ARG001  (ledgers are named by their ids)
     place: str,
 ) -> tuple[tuple[str, ObjectStat], ...]:
-    """Return the node that stands for a ledger's object.
+    """Return the object that stands for a ledger: its node.
 
     Its version is the id of the last existing entry: earlier entries never change.
     """

@@ -177,7 +177,7 @@ class LiveReader(LedgerReader):
     def _find(self, failed: "_Failed", *, may_skip: bool = False) -> "_Found":
         """Return a place to read the ledger from; raises as `batches` once every place has failed.
 
-        With ``may_skip`` a damaged place is returned once more, as the last resort, but never on the strength of an old record.
+        With ``may_skip`` a damaged place is returned once more, as the last resort, but never because of an old record.
         """
         found = self._found
         if found is not None and found.source not in failed:

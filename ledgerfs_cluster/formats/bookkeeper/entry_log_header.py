@@ -40,10 +40,10 @@ class EntryLogHeader:
     ----------
     version
         0 or 1; logs of version 0 have no map.
-    The offset of the map; 0 if the log is not finished.
-        The offset of the map; 0 if the log was not ended.
-    Number of ledgers in the map.
-        How many ledgers the map has.
+    map_at
+        The offset of the map; 0 if the log is not finished.
+    ledgers
+        Number of ledgers in the map.
 
     """
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Acting:
-    """Carries out the actions of one iteration, one after the other; asks a bucket that does not answer only once. For one thread.
+    """Carries out the actions of one iteration, one after the other; asks an unreachable bucket only once. For one thread.
 
     Parameters
     ----------

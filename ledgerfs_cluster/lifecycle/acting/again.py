@@ -33,8 +33,8 @@ class PlannedAgain:
 
     Attributes
     ----------
-    {name: record} of the deletions that are due now.
-        {name: record} of what is to be deleted now.
+    due
+        {name: record} of the deletions that are due now.
     list_versions
         {managed ledger: version of its list}.
 

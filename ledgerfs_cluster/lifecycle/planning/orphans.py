@@ -83,8 +83,8 @@ class OrphanOffload:
         Bytes of all objects.
     modified_ms
         When the younger object was written, ms since 1970 UTC.
-    Entries of the ledger, and their bytes, from its index; -1 where objects and index are not a whole ledger.
-        Of the ledger, and bytes of these, by its index; -1 where objects and index are no whole ledger.
+    entries, length
+        Entries of the ledger, and their bytes, from its index; -1 where objects and index are not a whole ledger.
 
     """
 

@@ -94,7 +94,7 @@ def service_of(
         by_brokers = None
         if broker is not None:
             # Reads in the lock's session include earlier changes of brokers by any server.
-            asking = ByBrokers(broker, lambda name: list_reader(lock.newest())(name), other)  # noqa: PLW0108  (anew each time)
+            asking = ByBrokers(broker, lambda name: list_reader(lock.newest())(name), other)  # noqa: PLW0108  (each call catches up)
             by_brokers = BrokerWork(asking.carry_out, events, stopping.is_set)
         looking = Looking(cluster, file, bookies, pass_s)
         service = Service(lock, looking, acting, background, by_brokers, clock, events, stopping, other, reopen)
