@@ -43,7 +43,7 @@ class ScannedFile:
     file
         As of its listing; the table may also contain entries that were written since.
     trouble
-        Why the file is damaged, or only read in part; None if it is sound.
+        Error of a file that is damaged, or only read in part; None if it is sound.
 
     """
 

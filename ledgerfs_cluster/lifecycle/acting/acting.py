@@ -109,7 +109,7 @@ class Acting:
         self._context.lock.commit(changes)
 
     def _delete_objects(self, record: JournalRecord, again: PlannedAgain) -> str | None:
-        """Delete the objects of an offload, then their record; return why they are kept, None if they are gone."""
+        """Delete the objects of an offload, then their record; return the reason if they are kept, None if they are gone."""
         lock, url = self._context.lock, record.bucket or ""
         lock.commit([*_as_read(record, again), RequireNode(record.path, record.version)])
         why = why_only_copy(self._context, record) or self._context.why_other_policy()

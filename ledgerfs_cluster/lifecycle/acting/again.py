@@ -45,7 +45,7 @@ class PlannedAgain:
     list_versions: dict[str, int]
 
     def why_not_due(self, record: JournalRecord) -> str:
-        """Return why a record is no longer due."""
+        """Return the reason why a record is no longer due."""
         kept = (*self.plan.refused, *self.plan.waiting)
         told = (one.message for one in kept if record.ledger_id in one.ledger_ids)
         return next(told, "something names it now, or may name it, or it is gone or changed")

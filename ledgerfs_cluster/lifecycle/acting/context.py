@@ -36,7 +36,7 @@ class ActionContext:
     in_flight
         Returns the uuids of this process's running attempts.
     why_other_policy
-        Returns why the policy file differs from the one of the plan; None if it is the same. Called right before each deletion.
+        Returns how the policy file differs from the one of the plan; None if it is the same. Called right before each deletion.
     require_going
         Raises `StoppedError` once no more work may begin.
 
@@ -54,7 +54,7 @@ class ActionContext:
 
 
 def why_only_copy(context: ActionContext, record: JournalRecord) -> str | None:
-    """Return why the objects of a record, which its topic's list does not name, may be the only copy of a ledger; None if they are not.
+    """Return the reason if a record's objects, which its topic's list does not name, may be a ledger's only copy; None if they are not.
 
     There is another copy if its bookies return the ledger's last entry, or the objects of another listed offload do. Brokers trim the
     oldest ledgers first, so a ledger older than all listed ones may be gone; a younger one that is not listed was in a list that was set

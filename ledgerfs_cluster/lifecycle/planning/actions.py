@@ -136,7 +136,7 @@ class Plan:
     waiting: list[Outcome] = field(default_factory=list)
     refused: list[Outcome] = field(default_factory=list)
 
-    def wait(  # noqa: PLR0917  (what waits, of what, until when and why)
+    def wait(  # noqa: PLR0917  (the columns of an outcome)
         self, kind: ActionKind, subject: str, ledger_ids: Iterable[int], size: int, due_ms: int | None, message: str
     ) -> None:
         """Add work that is not due yet; ``due_ms`` is None if time alone does not decide that."""
@@ -203,7 +203,7 @@ class Orphans:
     unlisted: Mapping[str, str] = field(default_factory=dict)
 
     def why_unlisted(self, url: str | None) -> str | None:
-        """Return why the bucket of a URL could not be listed; None if it was, or if the policy file does not have it."""
+        """Return the error of listing the bucket of a URL; None without one, or if the policy file does not have the bucket."""
         return next((why for one, why in self.unlisted.items() if one.rstrip("/") == (url or "").rstrip("/")), None)
 
 

@@ -46,7 +46,7 @@ def plan_offloads(
 
 
 def why_due(topic: TopicView, rows: list[int], now_ms: int) -> str:
-    """Return why the oldest of some ledgers is due, with numbers."""
+    """Return the reason why the oldest of some ledgers is due, with numbers."""
     thresholds, ledgers, first = topic.rule.thresholds, topic.ledgers, rows[0]
     age = now_ms - int(ledgers.closed_ms[first])
     if thresholds.time_ms >= 0 and age >= thresholds.time_ms:
@@ -60,7 +60,7 @@ def why_due(topic: TopicView, rows: list[int], now_ms: int) -> str:
 
 
 def _route(cluster: ClusterView, topic: TopicView, situation: Situation) -> Route:
-    """Return who offloads a topic's due ledgers, or why none may."""
+    """Return whether a broker or this program offloads a topic's due ledgers, or the reason against both."""
     if not (topic.are_policies_known or topic.rule.are_thresholds_the_files):
         why = (
             "its thresholds may be others: policies of its namespace, or of single topics there, could not be read, "

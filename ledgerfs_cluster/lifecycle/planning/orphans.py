@@ -156,7 +156,7 @@ def orphan_records(plan: Plan, cluster: ClusterView, situation: Situation) -> It
             yield from _proposed(plan, cluster, situation, record, reason, offload.modified_ms)
 
 
-def _proposed(  # noqa: PLR0917  (what is proposed of what, and since when)
+def _proposed(  # noqa: PLR0917  (the record, its reason and its times)
     plan: Plan,
     cluster: ClusterView,
     situation: Situation,
@@ -176,7 +176,7 @@ def _proposed(  # noqa: PLR0917  (what is proposed of what, and since when)
 
 
 def _why_kept(cluster: ClusterView, one: OrphanLedger) -> Reason | None:
-    """Return why a ledger must be kept; None if it may be marked."""
+    """Return the reason to keep a ledger; None if it may be marked."""
     topic = None if one.managed_ledger is None else cluster.topic(one.managed_ledger)
     if topic is not None and topic.is_being_deleted:
         return Reason(Refusal.BEING_DELETED, "its namespace is being deleted")
@@ -192,7 +192,7 @@ def _why_kept(cluster: ClusterView, one: OrphanLedger) -> Reason | None:
 
 
 def _why_of_lost_list(cluster: ClusterView, one: OrphanLedger) -> str | None:
-    """Return why a ledger with entries may have lost its reference; None if it has not.
+    """Return the reason if a ledger with entries may have lost its reference; None if it has not.
 
     Components create new ledgers before they leave older ones. So a ledger that is newer than those in a list, a compaction or a locator
     was referenced there before that was set back.
@@ -221,7 +221,7 @@ def _why_of_list(cluster: ClusterView, one: OrphanLedger, managed_ledger: str) -
 
 
 def _why_objects_are_kept(cluster: ClusterView, one: OrphanOffload) -> Reason | None:
-    """Return why objects must be kept; None if they may be marked."""
+    """Return the reason to keep objects; None if they may be marked."""
     name, objects = one.managed_ledger, f"objects of offload {one.uuid} in {one.bucket}"
     if not one.is_known:
         return Reason(Refusal.ANOTHER_CLUSTERS, f"{objects}: {_ELSEWHERE}")
@@ -236,7 +236,7 @@ def _why_objects_are_kept(cluster: ClusterView, one: OrphanOffload) -> Reason | 
 
 
 def _why_only_copy(cluster: ClusterView, one: OrphanOffload, managed_ledger: str) -> str | None:
-    """Return why objects that no list names may be the only copy of a ledger; None if they are not.
+    """Return the reason if objects that no list names may be the only copy of a ledger; None if they are not.
 
     Failed attempts leave objects of a ledger that is still in BookKeeper or in another offload; trims leave objects that are older than all
     listed ledgers.
@@ -256,7 +256,7 @@ def _why_only_copy(cluster: ClusterView, one: OrphanOffload, managed_ledger: str
 
 
 def _why_not_as_listed(one: OrphanOffload, row: np.void, *, in_bookkeeper: bool) -> str | None:
-    """Return why objects may have entries that BookKeeper and the listed offload both lack; None if one of them has all."""
+    """Return the reason if objects may have entries that BookKeeper and the listed offload both lack; None if one of them has all."""
     if not (row["is_complete"] or in_bookkeeper):
         return "which lists it, and neither BookKeeper nor another offload has it"
     listed = int(row["entries"]), int(row["size"])

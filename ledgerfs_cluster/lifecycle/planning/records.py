@@ -102,7 +102,7 @@ class _Records:
         return now_ms >= due_ms
 
     def _why_unknown(self, record: JournalRecord) -> Reason | None:
-        """Return why a record cannot be judged; None if it can."""
+        """Return the reason if a record cannot be judged; None if it can."""
         orphans = self._situation.orphans
         if orphans is None:
             why = "it is not known whether it is an orphan still: orphans were not looked for"

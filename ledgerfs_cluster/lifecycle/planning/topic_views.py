@@ -199,11 +199,11 @@ class ClusterView:
 
 
 Route = Via | Reason
-"""`Via.BROKER`, `Via.DIRECT`, or why neither may."""
+"""`Via.BROKER`, `Via.DIRECT`, or the reason against both."""
 
 
 def route_of(cluster: ClusterView, topic: TopicView, *, has_admin: bool) -> Route:
-    """Return whether a broker or this program offloads a topic, or why neither may."""
+    """Return whether a broker or this program offloads a topic, or the reason against both."""
     if topic.is_of_brokers:
         return Reason(Refusal.SYSTEM_TOPIC, "it is a topic of the brokers' own")
     if topic.is_being_deleted:
@@ -220,7 +220,7 @@ def route_of(cluster: ClusterView, topic: TopicView, *, has_admin: bool) -> Rout
 
 
 def why_not_free(cluster: ClusterView, topic: TopicView) -> Reason | None:
-    """Return why a topic's list may not be set without its broker; None if it may."""
+    """Return the reason not to set a topic's list without its broker; None if it may be set."""
     if topic.owner is Owner.SOME:
         return Reason(Refusal.OWNED, "a broker owns its bundle, and may have it loaded")
     owners = cluster.survey.owners

@@ -33,7 +33,7 @@ def leaving_ids(topic: TopicView, trim: Trim) -> tuple[int, ...]:
     return topic.ids(list(trim.going)) if is_known else ()
 
 
-def plan_trim(  # noqa: PLR0917  (what goes, of what, and what is done with it)
+def plan_trim(  # noqa: PLR0917  (the input of a plan, and its results so far)
     plan: Plan, cluster: ClusterView, topic: TopicView, situation: Situation, trim: Trim, offloads: Via | None
 ) -> None:
     """Add a trim if a broker would delete any ledger of a topic; ``offloads`` is who offloads its ledgers now."""

@@ -176,7 +176,7 @@ def require_settled(path: Path) -> None:
 
 
 def why_other(file: PolicyFile) -> str | None:
-    """Return why a file differs from when it was read; None if it is the same, or was not read from a file."""
+    """Return how a file differs from when it was read; None if it is the same, or was not read from a file."""
     if not file.digest:
         return None
     try:

@@ -82,7 +82,7 @@ class Service:
     stopping
         Set once the service has to stop; all parts read it.
     other_policy
-        Returns why the policy differs from the one that was read; None if it is the same.
+        Returns how the policy differs from the one that was read; None if it is the same.
     reopen
         Returns the current policy for another service; raises `LedgerfsError` for one that cannot be used. None for a service that makes
         one iteration with one policy.
@@ -218,7 +218,7 @@ class Service:
         return True
 
     def _until_stopped(self, progress: "Progress") -> "Progress":
-        """Return a progress that also ends a snapshot once the service has to stop: it only reads, and may take minutes."""
+        """Return a progress callback that also ends a snapshot once the service has to stop: it only reads, and may take minutes."""
 
         def update(what: str, done: int, total: int | None) -> None:
             self.stopping.require_going()
