@@ -1,4 +1,4 @@
-"""What the check of a cluster's ledger finds in its entries, wherever they are read: damage, checksums of messages, totals."""
+"""Check of the entries of a cluster's ledger, from any source: damage, checksums of messages, totals."""
 
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -13,7 +13,7 @@ from ledgerfs.layouts.checksum_findings import ChecksumFindings
 
 @dataclass(slots=True)
 class ClusterCheck:
-    """The check of one ledger, as far as all places do it alike (`ledgerfs.catalog.layout.LedgerCheck`)."""
+    """The check of one ledger, common to all sources (`ledgerfs.catalog.layout.LedgerCheck`)."""
 
     ledger: LedgerReader
     on_bytes: OnRead
@@ -31,7 +31,7 @@ class ClusterCheck:
         return self.ledger.ref
 
     def take(self, batch: EntryBatch) -> None:
-        """Check entries as they were read."""
+        """Check entries that were read."""
         self.entries += len(batch)
         self._length += int(batch.lengths.sum())
         if self.digest is not None:
@@ -46,7 +46,7 @@ class ClusterCheck:
         self.find(Severity.DAMAGE, "damaged-records", f"{which} lost: {error.reason}", error.key, error.offset)
 
     def check_totals(self) -> None:
-        """Compare what was read with what the metadata says, once all was."""
+        """Compare the totals of all entries with the metadata."""
         for severity, kind, message in self._checksums.summary(self.entries):
             self.find(severity, kind, message)
         is_whole = not any(finding.kind == "damaged-records" for finding in self.findings)

@@ -1,6 +1,6 @@
-"""What the ledgers of a cluster have in common, read of its bookies or of their disks: rows of the catalog, remains, gaps, copies.
+"""Catalog rows, gaps and findings of a cluster's ledgers, common to reading from bookies and from their disks.
 
-Names here that a module ``rows`` needs (`ledgerfs.catalog.layouts_known.LayoutRows`) are imported there.
+A module ``rows`` imports the names that `ledgerfs.catalog.layouts_known.LayoutRows` requires from here.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,13 +25,13 @@ from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
 
 NAME = LEDGER.names.index("name") if LEDGER.names else 0
-"""The column of a row that has the row of its name."""
+"""The column with the row of the ledger's name."""
 
 KEPT_TABLES: dict[str, Any] = {}
 IS_WRITABLE = False
 
 _MOST_CUTS = 1 << 20
-"""More are nobody's need, and a damaged line of a list may tell of any number of bytes."""
+"""More are not needed; a damaged record of a list may contain any number of bytes."""
 _UNCLEAR = frozenset({GapKind.END_UNKNOWN, GapKind.NOT_ON_DISKS, GapKind.NEWER_THAN_METADATA})
 _KINDS = {
     GapKind.NOT_ON_DISKS: "not-on-disks",
@@ -42,7 +42,7 @@ _KINDS = {
 
 
 class Lacking(NamedTuple):
-    """A ledger, or all of a topic, that cannot be read, or not to its end.
+    """A ledger, or a whole topic, that cannot be read, or not to its end.
 
     Attributes
     ----------
@@ -51,11 +51,11 @@ class Lacking(NamedTuple):
     ledger_id
         Its id; `UNKNOWN` where the topic's list itself cannot be read.
     kind
-        Why, as reading the topic says it.
+        The kind of gap, as in reads of the topic.
     error
-        Why, in full.
+        The full reason.
     is_beside
-        Whether what is there of it can be read, if the user wants that.
+        Whether the existing part can be read on request.
 
     """
 
@@ -68,25 +68,25 @@ class Lacking(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterRemains:
-    """What is no ledger that can be read (`ledgerfs.catalog.remains.Remains`).
+    """Everything found that is not a readable ledger (`ledgerfs.catalog.remains.Remains`).
 
     Attributes
     ----------
     empty
-        Ids of listed ledgers without an entry that counts.
+        Ids of listed ledgers without a valid entry.
     topics
-        Rows of the names that have no other ledgers, or none at all.
+        Rows of the names whose topics have only such ledgers, or none.
     lacking
-        Ledgers and topics that lack something; reading their topics is an error.
+        Ledgers and topics with missing parts; reading their topics is an error.
     notes
-        {kind in words for users: how many}, of what is there and is no topic's.
+        {kind in words for users: count}, of ledgers and files that belong to no topic.
     is_lasting
-        Whether another process may use the listing: not while something is lacking, since bookies may be back soon, and not of disks,
+        Whether another process may use the listing: not while ledgers are lacking, since bookies may be back soon, and not for disks,
         which are listed each time.
     behind
-        (id, newest entry) of those of ``empty`` that have entries on disks, which lie behind their end.
+        (id, newest entry) of those of ``empty`` that have entries on disks after their end.
     troubles
-        Files on disks that are not what they should be.
+        Damaged or unexpected files on disks.
 
     """
 
@@ -104,14 +104,14 @@ class ClusterRemains:
         return not any(self.counts().values())
 
     def renamed(self, new_row: npt.NDArray[np.int32]) -> "ClusterRemains":
-        """Return the same with other rows of names: ``new_row`` of each old one."""
+        """Return a copy with other rows of names: ``new_row`` maps each old one."""
         lacking = tuple(
             one if one.name == UNKNOWN else one._replace(name=int(new_row[one.name])) for one in self.lacking
         )
         return replace(self, topics=frozenset(int(new_row[row]) for row in self.topics), lacking=lacking)
 
     def why_not(self, ledger_id: int) -> str | None:
-        """Return that there is nothing to read in a ledger; raises why one cannot be read."""
+        """Return the reason why a ledger has nothing to read, None if it has; raises the error of one that cannot be read."""
         for one in self.lacking:
             if one.ledger_id == ledger_id:
                 raise one.error
@@ -124,12 +124,12 @@ class ClusterRemains:
         )
 
     def ledger_ids(self) -> Iterator[int]:
-        """Yield their ids."""
+        """Yield the ids of all these ledgers."""
         yield from self.empty
         yield from (one.ledger_id for one in self.lacking if one.ledger_id != UNKNOWN)
 
     def counts(self) -> dict[str, int]:
-        """Return how many there are."""
+        """Return the number of each kind."""
         return {
             "ledgers without entries": len(self.empty),
             "topics without entries": len(self.topics),
@@ -140,7 +140,7 @@ class ClusterRemains:
 
 
 class FoundLedgers:
-    """The ledgers of a cluster as they are found: rows of a catalog, and what is none."""
+    """Collects the ledgers of a cluster: rows of a catalog, and everything that is not a row."""
 
     def __init__(self) -> None:
         self.names = Names()
@@ -153,7 +153,7 @@ class FoundLedgers:
     def lack(
         self, topic: str | None, ledger_id: int, kind: GapKind, error: LedgerfsError, *, is_beside: bool = False
     ) -> None:
-        """Note what a ledger, or all of a topic, lacks (`Lacking`); ``topic`` is None for a ledger of no known topic."""
+        """Note the missing part of a ledger or topic (`Lacking`); ``topic`` is None for a ledger of no known topic."""
         name = UNKNOWN if topic is None else self.names.row_of(topic)
         self.lacking.append(Lacking(name, ledger_id, kind, error, is_beside))
 
@@ -162,13 +162,13 @@ class FoundLedgers:
         return np.array(self.rows, LEDGER)
 
     def remains(self) -> ClusterRemains:
-        """Return what is no row."""
+        """Return everything that is not a row."""
         have_others = {row[NAME] for row in self.rows} | {one.name for one in self.lacking}
         empty, topics = frozenset(self.empty), frozenset(self.topics - have_others)
         return ClusterRemains(empty, topics, tuple(self.lacking), self.notes)
 
     def catalog(self, number: int, ledgers_path: str) -> Catalog:
-        """Return the catalog, of a layout by its number, with what is lacking as gaps."""
+        """Return the catalog of a layout, by its number, with the lacking ledgers as gaps."""
         remains = {number: self.remains()}
         catalog = Catalog.of([*self.names], self.table(), remains, places=("", ledgers_path))
         gaps = [
@@ -179,7 +179,7 @@ class FoundLedgers:
 
 
 def kept(remains: Remains) -> Kept:
-    """Return what is kept for the next process."""
+    """Return the part to cache for the next process."""
     if not isinstance(remains, ClusterRemains):
         raise TypeError(type(remains).__name__)
     told = {"empty": sorted(remains.empty), "topics": sorted(remains.topics), "is_lasting": remains.is_lasting}
@@ -187,7 +187,7 @@ def kept(remains: Remains) -> Kept:
 
 
 def remains_of_kept(kept: Kept) -> ClusterRemains:
-    """Return what was kept; raises `ValueError` for what was not."""
+    """Return the cached value; raises `ValueError` for anything else."""
     told = kept.told
     if not isinstance(told, dict) or not told.keys() >= {"empty", "topics", "is_lasting"}:
         raise ValueError("these are no remains of a cluster")
@@ -196,20 +196,20 @@ def remains_of_kept(kept: Kept) -> ClusterRemains:
 
 
 def key_of_missing(uuid: str, ledger_id: int, managed_ledger: str | None, place: str, kind: int) -> str:  # noqa: ARG001
-    """Return the node that should be there, or that cannot be read: of the ledger, or of its topic's list."""
+    """Return the path of the missing or unreadable node: of the ledger, or of its topic's list."""
     if kind == GapKind.LIST_UNREADABLE and managed_ledger is not None:
         return managed_ledger_path(managed_ledger)
     return ledger_path(ledger_id, place)
 
 
 def remains_in(catalog: Catalog, number: int) -> ClusterRemains:
-    """Return the remains of a layout by its number; none where the catalog has no such."""
+    """Return the `ClusterRemains` of a layout by its number; empty if the catalog has none."""
     remains = catalog.remains.get(number)
     return remains if isinstance(remains, ClusterRemains) else ClusterRemains()
 
 
 def lacking_findings(catalog: Catalog, number: int) -> Iterator[Finding]:
-    """Yield a finding for each ledger, and topic, that lacks something."""
+    """Yield a finding for each ledger or topic with a missing part."""
     for one in remains_in(catalog, number).lacking:
         severity = Severity.UNCHECKED if one.kind in _UNCLEAR else Severity.DAMAGE
         ledger_id = None if one.ledger_id == UNKNOWN else one.ledger_id
@@ -219,7 +219,7 @@ def lacking_findings(catalog: Catalog, number: int) -> Iterator[Finding]:
 
 
 def entries_between_cuts(entries: int, length: int, cut_bytes: int) -> int:
-    """Return how many entries of a ledger there are from one cut to the next, of ``cut_bytes`` about."""
+    """Return the number of a ledger's entries between two split points that are about ``cut_bytes`` apart."""
     size = max(cut_bytes, -(-length // _MOST_CUTS))
     return entries if length <= size else max(1, entries * size // length)
 
@@ -238,8 +238,8 @@ def ledger_row(
 ) -> tuple[Any, ...]:
     """Return a row of `LEDGER`.
 
-    ``ids`` are the ledger's id, the rows of its name and its place, and the number of the layout; ``times_ms`` when it was created, 0 if
-    unknown, and changed; ``cut_bytes`` is as of `entries_between_cuts`.
+    ``ids`` are the ledger's id, the rows of its name and its place, and the number of the layout; ``times_ms`` are when it was created, 0
+    if unknown, and when it changed; ``cut_bytes`` is that of `entries_between_cuts`.
     """
     ledger_id, name, place, number = ids
     cuts = -(-entries // entries_between_cuts(entries, length, cut_bytes))
@@ -268,7 +268,7 @@ def ledger_row(
 
 
 def require_same_topic(ref: LedgerRef, managed_ledger: str | None) -> None:
-    """Raise `RefusedLedgerError` for a ledger whose own metadata, all that a bucket has, does not name the topic that lists it."""
+    """Raise `RefusedLedgerError` if the ledger's own metadata, the only one in a bucket, does not name the topic that lists it."""
     if managed_ledger != ref.managed_ledger:
         reason = (
             f"the list of {ref.managed_ledger} names the ledger, and by its own metadata it is of {managed_ledger or 'no topic'}: "

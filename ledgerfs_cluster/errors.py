@@ -1,4 +1,4 @@
-"""What the toolkit for clusters raises besides the errors of `ledgerfs.errors`."""
+"""Errors of the toolkit for clusters, besides those of `ledgerfs.errors`."""
 
 import errno
 
@@ -24,26 +24,26 @@ __all__ = [
 
 
 class CorruptLogError(CorruptObjectError):
-    """An entry log or a journal of a bookie, or a ledgers map, cannot be what BookKeeper wrote."""
+    """An entry log, a journal or a ledgers map of a bookie contains bytes that BookKeeper does not write."""
 
 
 class CorruptReplyError(CorruptObjectError):
-    """What a server of a cluster sent is no reply of its protocol; it is named by its address, the offset is in what was received."""
+    """A server of a cluster sent bytes that are not a reply of its protocol; ``key`` is its address, ``offset`` counts these bytes."""
 
 
 class OffloadRemarkWarning(UserWarning):
-    """An offload is done, and something is left for somebody: objects to remove, or a topic to unload."""
+    """An offload is done, and the user has to finish something: remove objects, or unload a topic."""
 
 
 class PolicyChangedError(LedgerfsError):
-    """The policy file is another one than the service has read: it has ended, and is to be started again."""
+    """The policy file changed since the service read it: the service has stopped, and has to be started again."""
 
     code = errno.EINVAL
     exit_code = 3
 
 
 class AdminApiError(LedgerfsError):
-    """A broker's admin API answered with an error, or something that answers there is no such API."""
+    """A broker's admin API answered with an error, or the server that answered is not a broker."""
 
     code = errno.EPROTO
     exit_code = 3
@@ -56,36 +56,36 @@ class AdminApiUnreachableError(AdminApiError):
 
 
 class UncertainRequestError(AdminApiError):
-    """It is unknown whether a broker did what it was asked to do: the connection was lost before it answered."""
+    """The connection was lost before a broker answered: it may or may not have done the request."""
 
 
 class BrokerOffloadError(AdminApiError):
-    """An offload by a broker failed, or the list of ledgers does not have what the broker says that it did."""
+    """An offload by a broker failed, or the ledger list does not contain the result that the broker reports."""
 
 
 class BrokerRefusalError(LedgerfsError):
-    """A broker refuses what a client asks."""
+    """A broker refused a request."""
 
     code = errno.EPROTO
 
 
 class OffloadRunningError(AdminApiError):
-    """A broker is at an offload of this topic: an earlier one, or one that was not waited for any longer."""
+    """A broker is already offloading this topic: an earlier request, or one whose wait timed out."""
 
     code = errno.EBUSY
 
 
 class ListFullError(UnsupportedWriteError):
-    """A topic's list of ledgers would have more bytes than a ZooKeeper takes."""
+    """A topic's ledger list would exceed the size that ZooKeeper accepts."""
 
 
 class LockHeldError(LedgerfsError):
-    """Another process changes this cluster, and one does at a time.
+    """Another process changes this cluster; only one may at a time.
 
     Attributes
     ----------
     holder
-        What that process says of itself.
+        The holder's description of itself.
 
     """
 
@@ -102,12 +102,12 @@ class LockHeldError(LedgerfsError):
 
 
 class LockLostError(LedgerfsError):
-    """The lock of a cluster is lost: its session ended, or its nodes were changed. Nothing is written under it any more.
+    """The lock of a cluster is lost: its session ended, or its nodes were changed. No more changes are written under it.
 
     Attributes
     ----------
     is_uncertain
-        Whether the commit that raised it may have been done. If not, nothing of it was, or will be.
+        Whether the commit that raised it may have been applied. If not, no part of it was or will be.
 
     """
 
@@ -124,7 +124,7 @@ class LockLostError(LedgerfsError):
 
 
 class ChangedMeanwhileError(LedgerfsError):
-    """A node of a cluster (``key``) is not what it was when it was read; nothing was changed.
+    """A node of a cluster (``key``) changed since it was read; no change was made.
 
     Attributes
     ----------
@@ -152,6 +152,6 @@ class ChangedMeanwhileError(LedgerfsError):
 
 
 class StoppedError(LedgerfsError):
-    """The service is ending: what is under way is given up, and done by the next one."""
+    """The service is stopping: work under way is given up, and the next service does it."""
 
     code = errno.ECANCELED

@@ -1,1 +1,1 @@
-"""Asking bookies for entries, by BookKeeper's own protocol: reads only, of which none fences."""
+"""Read entries from bookies by BookKeeper's own protocol: only reads, without fencing."""

@@ -1,12 +1,12 @@
-"""Asking many bookies for a few entries of many ledgers each, above all where ledgers end that are still written.
+"""Request a few entries of many ledgers from many bookies, mainly to find the ends of open ledgers.
 
-Only bookies know that (``docs/formats/bookkeeper.md``). Every entry carries the id of the last one that its writer knew to be on enough
-bookies. The newest such id of any bookie is the end up to which everybody reads, as long as of each acknowledged entry a bookie answers
-that has it.
+Only bookies have the end of an open ledger (``docs/formats/bookkeeper.md``). Every entry carries the last add confirmed (LAC): the id of
+the last entry that its writer knew to be on enough bookies. The newest LAC of any bookie is the end up to which all readers read, provided
+that for each acknowledged entry a bookie with it answers.
 
-That end is true, and may be late: the newest entry may be on one bookie alone, which is enough to tell that all before it are safe. While
-that one is silent the end is where the others know it, so it may go back. It cannot be told from copies instead: of a safe entry one copy
-may be left, as of an entry that was never acknowledged, and a closed ledger would lack that.
+That end is correct but may lag: only one bookie may have the newest entry, with the newest LAC. While that bookie is silent, the others
+report an older LAC, so the end may go back. Copies cannot be counted instead: a safe entry may have one copy left, as may an entry that was
+never acknowledged, and a closed ledger would lack that one.
 """
 
 import time
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from ledgerfs_cluster.bookies.connection import Received
 
 _TOGETHER = 256
-"""Requests that a bookie is sent before its replies are taken."""
+"""Requests that are sent to a bookie before its replies are read."""
 
 _BEHIND_TOGETHER = 64
-"""Entries behind the confirmed ones that are asked for together."""
+"""Entries after the LAC that are requested together."""
 
 _PAUSES_S = (0.1, 0.4, 1.0)
-"""Before what is worth another try is asked again."""
+"""Pauses before each retry, s."""
 
 
 class Asked(NamedTuple):
-    """An entry of a ledger, or `NEWEST`, and the bookie that is asked for it."""
+    """A request: an entry of a ledger, or `NEWEST`, and the bookie to ask."""
 
     node: LedgerNode
     entry: int
@@ -48,14 +48,14 @@ class Asked(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a bookie has of an entry.
+    """The reply of a bookie about an entry.
 
     Attributes
     ----------
     code
-        A `ReplyCode`, `UNREACHABLE`, or `WRONG_BYTES`; the rest is only known if it is OK.
+        A `ReplyCode`, `UNREACHABLE`, or `WRONG_BYTES`; the other values are only known if it is OK.
     entry, last_confirmed
-        Ids of the entry, and of the last one that its writer knew to be confirmed.
+        Ids of the entry, and of its LAC.
     length_so_far
         Bytes of all entries up to it.
 
@@ -68,19 +68,19 @@ class Told(NamedTuple):
 
     @property
     def is_there(self) -> bool:
-        """Whether the bookie has it, and its digest is right."""
+        """Whether the bookie has the entry, and its digest is right."""
         return self.code == ReplyCode.OK
 
     @property
     def is_answer(self) -> bool:
-        """Whether the bookie said what it has: the entry, or nothing of it."""
+        """Whether the bookie answered: with the entry, or that it does not have it."""
         return self.code in {ReplyCode.OK, ReplyCode.NO_ENTRY, ReplyCode.NO_LEDGER}
 
 
 def ask_each(pool: BookiePool, asked: Sequence[Asked], traffic: Traffic) -> list[Told]:
-    """Return what each bookie told, in the order of ``asked``; raises nothing for bookies that are away.
+    """Return each bookie's reply, in the order of ``asked``; raises no errors for bookies that are away.
 
-    A bookie that is too busy, or that hung up on a connection that was kept, is asked again.
+    Asks a bookie again that is too busy, or that hung up on an idle connection.
     """
     with Leases(pool) as leases:
         asking = _Asking(leases, asked, traffic)
@@ -95,7 +95,7 @@ def ask_each(pool: BookiePool, asked: Sequence[Asked], traffic: Traffic) -> list
 
 
 class _Asking:
-    """One call of `ask_each`: what is asked, and what was told of it so far."""
+    """One call of `ask_each`: its requests, and the replies so far."""
 
     __slots__ = ("_asked", "_leases", "_silent", "_traffic", "told")
 
@@ -107,7 +107,7 @@ class _Asking:
         self.told = [Told(UNREACHABLE)] * len(asked)
 
     def ask(self, numbers: Sequence[int]) -> list[int]:
-        """Ask for some of it, and return what is worth another try."""
+        """Send some of the requests, and return those to retry."""
         by_bookie: dict[str, list[int]] = {}
         for number in numbers:
             by_bookie.setdefault(self._asked[number].bookie, []).append(number)
@@ -127,11 +127,11 @@ class _Asking:
         each = (self._asked[number] for number in numbers)
         requests = b"".join(read_requests(one.node.ledger_id, np.array([one.entry])) for one in each)
         self._traffic.count(requests=1)
-        with suppress(StoreUnreachableError):  # `_take` finds that out, too
+        with suppress(StoreUnreachableError):  # `_take` notices that, too
             self._leases.of(bookie).send(requests, len(numbers))
 
     def _take(self, bookie: str, numbers: Sequence[int]) -> bool:
-        """Take the answers of one bookie; False if it is to be asked again. One that fails is asked nothing more, which may take long."""
+        """Read the replies of one bookie; return False to ask it again. A bookie that fails gets no more requests: each could time out."""
         connection = self._leases.get(bookie)
         waiting: dict[tuple[int, int], list[int]] = {}
         for number in numbers:
@@ -172,7 +172,7 @@ def _told(received: "Received", row: int, asked: Asked) -> Told:
 
 
 class LedgerEnd(NamedTuple):
-    """The last entry of a ledger that can be read, -1 for none; bytes of all entries up to it; and the newest entry that any bookie has."""
+    """The last readable entry of a ledger, -1 for none; bytes of all entries up to it; and the newest entry that any bookie has."""
 
     last_entry: int
     length: int
@@ -182,10 +182,10 @@ class LedgerEnd(NamedTuple):
 def ends_of(
     pool: BookiePool, nodes: Sequence[LedgerNode], traffic: Traffic, *, acknowledged: bool
 ) -> list[LedgerEnd | LedgerfsError]:
-    """Return where each ledger ends, or why that cannot be told: too few bookies answer (`StoreUnreachableError`), or none may be asked.
+    """Return the end of each ledger, or the error: too few bookies answer (`StoreUnreachableError`), or they refuse access.
 
-    ``nodes`` are of ledgers that are not closed. With ``acknowledged`` entries count that are on as many bookies as the writer waits for,
-    though no entry confirms them yet.
+    ``nodes`` are of ledgers that are not closed. With ``acknowledged``, entries after the LAC also count if the ack quorum of bookies has
+    them.
     """
     asked = [Asked(node, NEWEST, bookie) for node in nodes for bookie in node.ensembles[-1].bookies]
     answers = iter(ask_each(pool, asked, traffic))
@@ -202,21 +202,21 @@ def ends_of(
 
 
 def _confirmed(node: LedgerNode, told: dict[str, Told]) -> LedgerEnd | LedgerfsError:
-    """Return the end by what the bookies of the last ensemble told, without its length."""
+    """Return the end by the replies of the last ensemble's bookies, without its length."""
     if not node.is_covered_without([bookie for bookie, one in told.items() if not one.is_answer]):
         refusals = [Refusal(bookie, one.code) for bookie, one in told.items() if not one.is_answer]
         return refusal_error(node.ledger_id, "where it ends", refusals)
     there = [one for one in told.values() if one.is_there]
-    # An ensemble begins behind what was confirmed when it was made.
+    # A new ensemble begins after the entries that were confirmed when it was created.
     confirmed = max([node.ensembles[-1].first_entry - 1, *(one.last_confirmed for one in there)])
     return LedgerEnd(confirmed, 0, max([confirmed, *(one.entry for one in there)]))
 
 
 def _acknowledged(pool: BookiePool, node: LedgerNode, end: LedgerEnd, traffic: Traffic) -> LedgerEnd | LedgerfsError:
-    """Return the end behind all entries after the confirmed ones, without a gap, that enough bookies have.
+    """Return the end after all entries behind the LAC, without a gap, that enough bookies have.
 
-    Bookies that are silent count as having what another one has. An entry that only silent ones may have is an error: without it the
-    ledger would be shorter than it was a moment ago.
+    A silent bookie counts as a copy if another bookie has the entry. An entry that only silent bookies may have is an error: without it the
+    ledger would be shorter than a moment ago.
     """
     while end.last_entry < end.newest:
         entries = range(end.last_entry + 1, min(end.newest, end.last_entry + _BEHIND_TOGETHER) + 1)
@@ -227,7 +227,7 @@ def _acknowledged(pool: BookiePool, node: LedgerNode, end: LedgerEnd, traffic: T
             there = sum(one.is_there for one in copies)
             if there + sum(not one.is_answer for one in copies) < node.ack_quorum:
                 return end
-            # One copy is enough where others may be on bookies that are away: a recovery would keep the entry, too.
+            # One copy is enough while bookies with others may be away: a recovery would keep the entry, too.
             if not there:
                 bookies = zip(node.bookies_of(entry), copies, strict=True)
                 refusals = [Refusal(bookie, one.code) for bookie, one in bookies if not one.is_answer]
@@ -239,7 +239,7 @@ def _acknowledged(pool: BookiePool, node: LedgerNode, end: LedgerEnd, traffic: T
 def _with_lengths(
     pool: BookiePool, nodes: Sequence[LedgerNode], ends: list[LedgerEnd | LedgerfsError], traffic: Traffic
 ) -> list[LedgerEnd | LedgerfsError]:
-    """Set the lengths, of which the last entry itself has the one up to it; its replicas are asked in turn."""
+    """Set the lengths, which the last entries contain; ask their replicas in turn."""
     ends = list(ends)
     left = [i for i, end in enumerate(ends) if isinstance(end, LedgerEnd) and end.last_entry >= 0]
     refusals: dict[int, list[Refusal]] = {i: [] for i in left}

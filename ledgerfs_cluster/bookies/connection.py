@@ -1,4 +1,4 @@
-"""One connection to a bookie: requests go out together, and replies come in any order."""
+"""One connection to a bookie: requests are sent together, replies arrive in any order."""
 
 import socket
 import time
@@ -13,21 +13,21 @@ from ledgerfs_cluster.formats.bookkeeper.replies import Replies, scan_replies
 
 _FIRST_BUFFER: Final = 256 << 10
 _MOST_GATHERED: Final = 2 << 20
-"""Bytes of replies, at most, that are waited for together."""
+"""Most bytes of replies to wait for together."""
 
 _GATHERING_S: Final = 0.0005
-"""How long more replies are waited for when some are there: each handling of replies costs as much as many of them."""
+"""Time to wait for more replies after the first, s: handling a group of replies costs as much as receiving many."""
 
 _RECEIVE_BUFFER: Final = 4 << 20
-"""What the kernel may hold of replies that nobody has taken yet, bytes: more than is ever asked for ahead of small entries."""
+"""The kernel's receive buffer, bytes: more than is ever requested ahead of small entries."""
 
 
 _MOST_PATIENCE: Final = 6
-"""How many times the time-out a reply may take that trickles in: 5 MiB come in a minute over 1 Mbit/s."""
+"""A reply that trickles in may last so many time-outs: 5 MiB arrive in a minute over 1 Mbit/s."""
 
 
 class Received(NamedTuple):
-    """Replies that came together, and the buffer that they lie in, which is theirs alone."""
+    """Replies that arrived together, and the buffer with their bytes, which no other reply uses."""
 
     buffer: memoryview
     replies: Replies
@@ -36,16 +36,16 @@ class Received(NamedTuple):
 class BookieConnection:
     """A connection for one reader at a time.
 
-    Raises `StoreUnreachableError` when the bookie does not answer, or hangs up; then the connection is of no more use.
+    Raises `StoreUnreachableError` when the bookie does not answer or hangs up; the connection is then useless.
 
     Attributes
     ----------
     outstanding
-        How many requests have no reply yet; negative if the bookie sent replies that nobody asked for.
+        Requests without a reply yet; negative if the bookie sent unrequested replies.
     is_used
-        Whether it was lent before: the bookie may have hung up since.
+        Whether it was leased before: the bookie may have hung up since.
     is_inherited
-        Whether a forked child has it from its parent, which speaks on it.
+        Whether a forked child has it from its parent, which still uses it.
 
     """
 
@@ -71,12 +71,12 @@ class BookieConnection:
             raise StoreUnreachableError(f"the bookie cannot be reached: {_told(error)}", key=address) from error
 
     def after_fork(self) -> None:
-        """Note that the parent speaks on it."""
+        """Note that the parent still uses it."""
         self.is_inherited = True
 
     @property
     def is_quiet(self) -> bool:
-        """Whether every request has its reply, and nothing else came: then someone else may use the connection."""
+        """Whether every request has its reply, and no more bytes arrived: then another reader may use the connection."""
         return not (self.outstanding or self._end)
 
     def send(self, requests: bytes, count: int) -> None:
@@ -88,9 +88,9 @@ class BookieConnection:
             raise self._failed(error) from error
 
     def receive(self, wanted: int = 1) -> Received:
-        """Wait for replies, and return those that are whole: at least one, and if they come soon, as many as are ``wanted``.
+        """Wait for at least one whole reply, and return it with up to ``wanted`` in all if more arrive soon.
 
-        Raises `CorruptReplyError`, too, for what is no reply.
+        Also raises `CorruptReplyError` for bytes that are not a reply.
         """
         give_up = time.monotonic() + _MOST_PATIENCE * self._timeout_s
         while True:
@@ -102,14 +102,14 @@ class BookieConnection:
             self._needed = replies.missing
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._socket.close()
 
     def _fill(self, least: int, give_up: float) -> None:
-        """Receive at least so many bytes more, before some time."""
+        """Receive at least ``least`` bytes more, until the time ``give_up``."""
         goal = self._end + least
         while self._end < goal:
-            # No more room than what came takes again: a length may be a lie.
+            # Room for no more than arrived so far: a length may be wrong.
             self._make_room(min(goal - self._end, max(self._end, _FIRST_BUFFER)))
             try:
                 count = self._socket.recv_into(self._buffer[self._end :])
@@ -120,7 +120,7 @@ class BookieConnection:
                 raise StoreTimeoutError("the bookie's reply comes too slowly to be waited for", key=self.address)
 
     def _gather(self, goal: int) -> None:
-        """Receive what comes soon, until there are so many bytes."""
+        """Receive bytes that arrive soon, until there are ``goal``."""
         if self._end >= goal:
             return
         self._make_room(goal - self._end)
@@ -144,7 +144,7 @@ class BookieConnection:
             self._buffer = larger
 
     def _taken(self, replies: Replies) -> Received:
-        """Hand the buffer over, and begin another one with the bytes behind the last whole reply."""
+        """Return the buffer, and begin another with the bytes after the last whole reply."""
         whole, end, count = self._buffer, self._end, len(replies.codes)
         rest = end - replies.position
         self._average = replies.position // count
@@ -172,7 +172,7 @@ def _buffer(size: int) -> memoryview:
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Return both; raises `UnsupportedFormatError` for the id of a bookie that is no address."""
+    """Return host and port; raises `UnsupportedFormatError` for a bookie id that is not an address."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         reason = "this bookie is registered by an id that is no address (host:port), which ledgerfs does not look up"

@@ -1,4 +1,4 @@
-"""The connections of this process to bookies, and what is known of bookies: which are away, and which answer no batches."""
+"""Pool of connections to bookies, which remembers the bookies that are away and those that answer no batches."""
 
 import time
 from collections.abc import Callable
@@ -11,24 +11,24 @@ from ledgerfs_cluster.errors import StoppedError
 from ledgerfs_cluster.token_bucket import Bandwidth
 
 _AWAY_S = 5.0
-"""For how long a bookie that could not be reached is asked last."""
+"""A bookie that could not be reached is asked last for so many seconds."""
 
 _SINGLE_S = 60.0
-"""For how long a bookie that did not answer a batch is asked entry by entry: it may only have been stopped."""
+"""A bookie that did not answer a batch is asked entry by entry for so many seconds: it may only have been stopped."""
 
 _MOST_IDLE = 8
-"""Connections to one bookie that are kept while nobody uses them."""
+"""Idle connections to one bookie that are kept."""
 
 
 class BookiePool:
-    """Connections, each used by one reader at a time. Safe in threads; after a fork the child makes its own.
+    """Connections, each used by one reader at a time. Thread-safe; after a fork the child opens its own.
 
     Parameters
     ----------
     timeout_s
-        How long a bookie may say nothing, s.
+        Time-out for an answer of a bookie, s.
     rate
-        Bytes a second that are read of each bookie at most; None for no limit.
+        Most bytes a second that are read from each bookie; None for no limit.
 
     """
 
@@ -45,7 +45,7 @@ class BookiePool:
         return (type(self), (self._timeout_s, self._rate))
 
     def lease(self, address: str) -> BookieConnection:
-        """Return a connection for the caller alone; raises `StoreUnreachableError`, and remembers it."""
+        """Return a connection for the caller alone; raises `StoreUnreachableError` and marks the bookie as away."""
         with self._lock:
             idle = self._idle.get(address)
             if idle:
@@ -57,7 +57,7 @@ class BookiePool:
             raise
 
     def give_back(self, connection: BookieConnection) -> None:
-        """Take a connection back; one with replies outstanding, or with bytes that nobody asked for, is closed."""
+        """Take a connection back; close one with outstanding replies or with unrequested bytes."""
         connection.is_used = True
         with self._lock:
             idle = self._idle.setdefault(connection.address, [])
@@ -67,7 +67,7 @@ class BookiePool:
         connection.close()
 
     def note_away(self, address: str) -> None:
-        """Remember that a bookie could not be reached, and hang up connections to it that may be broken, too."""
+        """Mark a bookie as away, and close its idle connections, which may be broken, too."""
         with self._lock:
             self._away[address] = time.monotonic()
             broken = self._idle.pop(address, [])
@@ -75,19 +75,19 @@ class BookiePool:
             connection.close()
 
     def is_away(self, address: str) -> bool:
-        """Whether a bookie could not be reached a moment ago."""
+        """Return whether a bookie could not be reached within the last `_AWAY_S`."""
         return _is_since(self._away.get(address), _AWAY_S)
 
     def note_single(self, address: str) -> None:
-        """Remember that a bookie gave no answer to a batch: those before 4.17 hang up."""
+        """Note that a bookie did not answer a batch: those before 4.17 hang up."""
         self._single[address] = time.monotonic()
 
     def answers_batches(self, address: str) -> bool:
-        """Whether batches may be asked of a bookie."""
+        """Return whether a bookie may be asked for batches."""
         return not _is_since(self._single.get(address), _SINGLE_S)
 
     def pace(self, address: str, size: int, is_stopping: Callable[[], bool] | None = None) -> None:
-        """Wait until ``size`` more bytes of a bookie are within the rate; raises `StoppedError` once ``is_stopping`` returns True."""
+        """Wait until the rate allows to read ``size`` more bytes from a bookie; raises `StoppedError` once ``is_stopping`` returns True."""
         if self._rate is None:
             return
         with self._lock:
@@ -96,7 +96,7 @@ class BookiePool:
             raise StoppedError("the service is ending: reads that wait for bookie_rate are given up", key=address)
 
     def after_fork(self) -> None:
-        """Drop all connections, without a word on them: the parent speaks on them."""
+        """Drop all connections without closing them: the parent uses them."""
         self._idle: dict[str, list[BookieConnection]] = {}
         self._away: dict[str, float] = {}
         self._single: dict[str, float] = {}
@@ -108,7 +108,7 @@ def _is_since(time_s: float | None, most_s: float) -> bool:
 
 
 class Leases:
-    """The connections that one reader has leased, one a bookie, in a ``with`` at whose end they are given back."""
+    """The connections that one reader has leased, one for each bookie; the end of its ``with`` returns them."""
 
     __slots__ = ("_leased", "pool")
 
@@ -131,11 +131,11 @@ class Leases:
         return found
 
     def get(self, address: str) -> BookieConnection | None:
-        """Return the connection to a bookie if there is one."""
+        """Return the leased connection to a bookie; None if there is none."""
         return self._leased.get(address)
 
     def drop(self, address: str) -> None:
-        """Hang up on a bookie that failed, and remember that it did."""
+        """Close the connection to a bookie that failed, and mark the bookie as away."""
         found = self._leased.pop(address, None)
         if found is not None:
             found.close()
@@ -147,6 +147,6 @@ _pools_lock = ForkLock()
 
 
 def shared_pool(timeout_s: float, rate: float | None) -> BookiePool:
-    """Return this process's pool for some settings: all readers of a cluster share connections and the rate."""
+    """Return this process's pool for these settings: all readers of a cluster share its connections and its rate."""
     with _pools_lock:
         return _pools.setdefault((timeout_s, rate), BookiePool(timeout_s, rate))

@@ -1,7 +1,7 @@
-"""Reading entries of one ledger from its bookies: several windows are asked for ahead, each replica is asked before an entry is given up.
+"""Read entries of one ledger from its bookies: request several windows ahead, and try each replica before an entry is given up.
 
-Where all replicas of an entry are on the same bookies (the ensemble is no larger than the write quorum) whole runs are asked of one bookie;
-a striped ledger is asked entry by entry. Nothing here decides what it means that an entry cannot be had: that takes the ledger's metadata.
+Where all replicas of an entry are on the same bookies (the ensemble is not larger than the write quorum), one bookie gets a request for a
+whole window; a striped ledger is read entry by entry. The caller judges missing entries: that needs the ledger's metadata.
 """
 
 from collections import deque
@@ -28,39 +28,39 @@ _WINDOW_BYTES = 1 << 20
 _MOST_ENTRIES = 1024
 _FEW_ENTRIES = 16
 _LARGE_WINDOW_BYTES = 2 << 20
-"""A window of large entries has no more than `_FEW_ENTRIES`, or these bytes: each window costs as much as many entries."""
+"""A window of large entries has at most `_FEW_ENTRIES` or these bytes: a window costs as much as many entries."""
 
 _MOST_AHEAD = 4
-"""Windows that are asked for, which keeps a bookie busy; more only fills its buffers."""
+"""Windows that are requested ahead, to keep a bookie busy; more only fills its buffers."""
 
 _STORED_OVERHEAD = 64
-"""Bytes that an entry has in a reply besides its payload."""
+"""Bytes of an entry in a reply besides its payload."""
 
 
 class Lack(NamedTuple):
-    """The entries that no replica gives, ascending, each with what its bookies replied: what that means, the ledger's metadata tells."""
+    """The entries that no replica returns, ascending, each with the replies of its bookies; the ledger metadata decides if it is lost."""
 
     entries: list[Lost]
 
 
 class _Batch(NamedTuple):
-    """A batch under way: the bookie that is asked, and the first entry."""
+    """An outstanding batch: its bookie and its first entry."""
 
     bookie: str
     first: int
 
 
 class LedgerReading:
-    """One pass over entries of a ledger. For one thread.
+    """One read of consecutive entries of a ledger. For one thread.
 
     Parameters
     ----------
     node
-        The ledger's metadata, which says on which bookies entries are.
+        The ledger's metadata, with the ensembles.
     entry_bytes
-        How many bytes an entry has, about.
+        Approximate size of an entry, bytes.
     is_stopping
-        Returns whether to stop waiting for the rate of the pool; None to wait in any case.
+        Returns whether to stop waiting for the pool's rate; None to wait always.
 
     """
 
@@ -95,7 +95,7 @@ class LedgerReading:
         self._next_id = 0
 
     def windows(self, first: int, last: int) -> "Iterator[EntryBatch | Lack]":
-        """Yield the entries ``first`` to ``last``, window by window, and last what is lacking, if it is; raises as `BookiePool.pace`."""
+        """Yield the entries ``first`` to ``last``, window by window, then a `Lack` if entries are missing; raises as `BookiePool.pace`."""
         waiting: deque[int] = deque()
         while waiting or first <= last:
             while first <= last and len(waiting) < _MOST_AHEAD:
@@ -116,7 +116,7 @@ class LedgerReading:
         return min(last, first + count - 1, next(behind, last + 1) - 1)
 
     def _begin(self, first: int, last: int) -> int:
-        """Ask for a window ahead; return its number."""
+        """Request a window ahead; return its number."""
         ensemble = self._node.ensemble_of(first)
         window = Window(first, last, ensemble.bookies, self._node.write_quorum)
         number, self._next_id = self._next_id, self._next_id + 1
@@ -127,7 +127,7 @@ class LedgerReading:
         return number
 
     def _batch_bookie(self, number: int, bookies: tuple[str, ...]) -> str | None:
-        """Return the bookie to ask for a whole window; None if there is none that has every entry of it, and is known to answer."""
+        """Return the bookie to ask for a whole window; None if none has all its entries and answers batches."""
         if len(bookies) != self._node.write_quorum:
             return None
         turned = (bookies[(number + k) % len(bookies)] for k in range(len(bookies)))
@@ -142,7 +142,7 @@ class LedgerReading:
         return self._send(bookie, batch_request(self._node.ledger_id, first, number, count, most), 1, count)
 
     def _ask(self, window: Window) -> None:
-        """Ask the next replica of each entry that nobody is asked for, until all are asked for or given up."""
+        """Request each entry that is not requested yet from its next replica, until all are requested or given up."""
         while True:
             told = [
                 self._send(bookie, read_requests(self._node.ledger_id, entries), entries.size, entries.size)
@@ -162,7 +162,7 @@ class LedgerReading:
         return True
 
     def _collect(self, number: int) -> "tuple[EntryBatch | None, list[Lost]]":
-        """Return the result of a window, once all of it came or is lost."""
+        """Return the result of a window, once each entry arrived or is lost."""
         window = self._windows[number]
         while True:
             while (bookie := window.waits_for()) is not None:
@@ -183,7 +183,7 @@ class LedgerReading:
         return batch, lost
 
     def _receive(self, bookie: str, window: Window) -> None:
-        """Wait for replies of a bookie, and give each to its window."""
+        """Wait for replies of a bookie, and pass each to its window."""
         connection = self._leases.get(bookie)
         if connection is None or connection.outstanding <= 0:
             self._failed(bookie)
@@ -212,7 +212,7 @@ class LedgerReading:
                 window.take(bookie, buffer, entries, codes, replies.starts[rows], replies.sizes[rows])
 
     def _take_batch(self, bookie: str, buffer: memoryview, received: "Received", row: int) -> None:
-        """Take a run of entries; what is left of it is asked for again, entry by entry if the bookie gave none."""
+        """Take the entries of a batch; request the rest again, entry by entry if the batch was empty."""
         replies = received.replies
         first, code = int(replies.entries[row]), int(replies.codes[row])
         number = self._batch_of(bookie, first, int(replies.request_ids[row]))
@@ -234,7 +234,7 @@ class LedgerReading:
         self._ask(window)
 
     def _batch_of(self, bookie: str, first: int, request_id: int) -> int | None:
-        """Return the window that a bookie's batch is for; None if it was not asked for that."""
+        """Return the window that a bookie's batch is for; None if it was not requested."""
         asked = _Batch(bookie, first)
         if self._batches.get(request_id) == asked:
             return request_id
@@ -242,9 +242,9 @@ class LedgerReading:
         return next((number for number, one in self._batches.items() if request_id < 0 and one == asked), None)
 
     def _failed(self, bookie: str) -> None:
-        """Ask others for what a bookie was asked, which hung up, said nothing, or sent what is no reply."""
+        """Ask other bookies instead of one that hung up, timed out, or sent a damaged reply."""
         connection = self._leases.get(bookie)
-        # A connection that was kept may have ended long ago, when the bookie was stopped.
+        # An idle connection may have ended long ago, when the bookie was stopped.
         is_new = connection is not None and not connection.is_used
         self._leases.drop(bookie)
         batches = [number for number, one in self._batches.items() if one.bookie == bookie]

@@ -1,4 +1,4 @@
-"""What bookies reply that give no entry, and the error for an entry that none gives."""
+"""Replies of bookies without the entry, and the error for an entry that no bookie returns."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,10 +7,10 @@ from ledgerfs.errors import AccessDeniedError, CorruptLedgerError, LedgerfsError
 from ledgerfs_cluster.formats.bookkeeper.replies import ReplyCode
 
 UNREACHABLE = -1
-"""Instead of a `ReplyCode`: the bookie did not answer."""
+"""In place of a `ReplyCode`: the bookie did not answer."""
 
 WRONG_BYTES = -2
-"""Instead of a `ReplyCode`: it sent bytes that the digest, or the ids in them, contradict."""
+"""In place of a `ReplyCode`: the bytes do not match their digest or their ids."""
 
 _WORDS = {
     UNREACHABLE: "does not answer",
@@ -24,25 +24,25 @@ _LASTING = {ReplyCode.NO_LEDGER, ReplyCode.NO_ENTRY, WRONG_BYTES, ReplyCode.UNAU
 
 
 class Refusal(NamedTuple):
-    """What a bookie replied about an entry that it does not give: a `ReplyCode`, `UNREACHABLE` or `WRONG_BYTES`."""
+    """The reply of a bookie that does not return an entry: a `ReplyCode`, `UNREACHABLE` or `WRONG_BYTES`."""
 
     bookie: str
     code: int
 
 
 def is_passing(refusals: Sequence[Refusal]) -> bool:
-    """Whether asking once more, a moment later, may help."""
+    """Return whether a retry a moment later may help."""
     return any(one.code not in _LASTING for one in refusals)
 
 
 def refusal_error(ledger_id: int, what: str, refusals: Sequence[Refusal]) -> LedgerfsError:
-    """Return the error for what cannot be had of a ledger.
+    """Return the error for a part of a ledger that cannot be read.
 
-    `AccessDeniedError` if a bookie demands authentication, `StoreUnreachableError` if one does not answer, that might have it, and
-    `CorruptLedgerError` if all have answered: it is lost.
+    `AccessDeniedError` if a bookie demands authentication, `StoreUnreachableError` if a bookie that may have the part does not answer, and
+    `CorruptLedgerError` if all have answered: the part is lost.
     """
     key = f"ledger {ledger_id}"
-    # A bookie that was asked twice is named once, with its last answer.
+    # Each bookie appears once, with its last answer.
     codes = {one.bookie: one.code for one in refusals}
     guarded = [bookie for bookie, code in codes.items() if code == ReplyCode.UNAUTHORISED]
     if guarded:

@@ -1,4 +1,4 @@
-"""A run of entries that are asked for together: which bookie each is asked of, what came, and what each bookie said that had none."""
+"""A window of entries that are requested together: the bookie asked for each, the entries that arrived, and the refusals."""
 
 from collections.abc import Callable, Iterator
 
@@ -14,7 +14,7 @@ from ledgerfs_cluster.formats.bookkeeper.replies import ReplyCode
 from ledgerfs_cluster.formats.bookkeeper.stored_entries import Fault, check_entries
 
 Lost = tuple[int, list[Refusal]]
-"""An entry that no replica gives, and what each replied."""
+"""An entry that no replica returned, and the reply of each replica."""
 
 _NOT_ASKED = -1
 
@@ -50,8 +50,8 @@ class Window:
         self.write_quorum = write_quorum
         self._entries = np.arange(first, last + 1, dtype=np.int64)
         size = self._entries.size
-        # Of each entry: the number in the ensemble of the bookie that is asked, the replicas that were asked in vain (a bit each), and in
-        # which buffer it came, and where.
+        # Per entry: the number in the ensemble of the bookie that is asked, a bit for each replica that was asked in vain, the buffer with
+        # the entry, and the position in it.
         self._asked = np.full(size, _NOT_ASKED, np.int64)
         self._tried = np.zeros(size, np.int64)
         self._origin = np.full(size, _NOT_ASKED, np.int64)
@@ -60,7 +60,7 @@ class Window:
         self._refused: dict[int, list[Refusal]] = {}
 
     def to_ask(self, is_away: Callable[[str], bool]) -> Iterator[tuple[str, Int64]]:
-        """Yield (bookie, entries) for all entries that nobody is asked for, each of its next replica; bookies that are away come last."""
+        """Yield (bookie, entries) for all entries that are not requested, each from its next replica; bookies that are away come last."""
         rows = np.flatnonzero((self._asked == _NOT_ASKED) & (self._origin < 0))
         if not rows.size:
             return
@@ -81,7 +81,7 @@ class Window:
         self._asked[:] = self.bookies.index(bookie)
 
     def waits_for(self) -> str | None:
-        """Return a bookie that is asked for entries which have not come; None if there is none."""
+        """Return a bookie with outstanding entries; None if there is none."""
         waiting = self._asked[self._asked >= 0]
         return self.bookies[int(waiting[0])] if waiting.size else None
 
@@ -90,7 +90,7 @@ class Window:
         return int(np.count_nonzero(self._asked == self.bookies.index(bookie))) if bookie in self.bookies else 0
 
     def take(self, bookie: str, buffer: memoryview, entries: Int64, codes: Int64, starts: Int64, sizes: Int64) -> None:  # noqa: PLR0917
-        """Take replies of a bookie to what it is asked for; all arrays have shape (replies,)."""
+        """Take the replies of a bookie to its requests; all arrays have shape (replies,)."""
         rows = entries - self.first
         is_expected = self._asked[rows] == self.bookies.index(bookie)
         is_there = is_expected & (codes == ReplyCode.OK)
@@ -101,26 +101,26 @@ class Window:
             self._refuse(row, bookie, code)
 
     def put(self, bookie: str, buffer: memoryview, first: int, starts: Int64, sizes: Int64) -> None:
-        """Take entries of a batch, from entry ``first`` on; those that this bookie is not asked for are left."""
+        """Take the entries of a batch from ``first`` on; ignore those that this bookie is not asked for."""
         count = min(starts.size, self.last - first + 1)
         rows = np.arange(count) + (first - self.first)
         is_expected = self._asked[rows] == self.bookies.index(bookie)
         self._put(rows[is_expected], buffer, starts[:count][is_expected], sizes[:count][is_expected])
 
     def give_up_on(self, bookie: str) -> None:
-        """Note that a bookie will not send what it is asked for."""
+        """Note that a bookie will not send the entries that it is asked for."""
         if bookie in self.bookies:
             for row in np.flatnonzero(self._asked == self.bookies.index(bookie)).tolist():
                 self._refuse(row, bookie, UNREACHABLE)
 
     def ask_again(self) -> None:
-        """Forget whom each entry is asked of, without blame."""
+        """Forget which bookie each entry is requested from; no replica counts as tried."""
         self._asked[:] = _NOT_ASKED
 
     def result(self, digest: Digest, ledger_id: int) -> "tuple[EntryBatch | None, list[Lost]] | None":
-        """Return the entries up to the first that no replica gives, None if that is the first one, and all that none gives, ascending.
+        """Return the entries before the first lost one, None if that is the first of all, and all lost entries, ascending.
 
-        None if the bytes of some entries were wrong: these are to be asked for again.
+        None instead if some entries had wrong bytes: request these again.
         """
         rows = np.flatnonzero(self._origin >= 0)
         buffer, starts = self._joined(rows)
@@ -137,21 +137,21 @@ class Window:
 
     def _put(self, rows: npt.NDArray[np.intp], buffer: memoryview, starts: Int64, sizes: Int64) -> None:
         if rows.size:
-            # The bookie's number is needed if the bytes are wrong: it is in the place of the buffer's number, above it.
+            # Wrong bytes are blamed on a bookie: store its number together with the buffer's number.
             self._origin[rows] = len(self._buffers) * len(self.bookies) + self._asked[rows]
             self._starts[rows], self._sizes[rows] = starts, sizes
             self._asked[rows] = _NOT_ASKED
             self._buffers.append(buffer)
 
     def _refuse(self, row: int, bookie: str, code: int) -> None:
-        """Note that a bookie does not give an entry."""
+        """Note that a bookie does not return an entry."""
         self._asked[row] = _NOT_ASKED
         replica = (self.bookies.index(bookie) - int(self._entries[row])) % len(self.bookies)
         self._tried[row] |= 1 << replica
         self._refused.setdefault(row, []).append(Refusal(bookie, code))
 
     def _joined(self, rows: npt.NDArray[np.intp]) -> tuple[memoryview, Int64]:
-        """Return one buffer with all that came, and where entries begin in it."""
+        """Return one buffer with all replies, and the start of each entry in it."""
         if len(self._buffers) == 1:
             return self._buffers[0], self._starts[rows]
         numbers = self._origin[rows] // len(self.bookies)

@@ -1,1 +1,1 @@
-"""The doctor of a living cluster: two looks at its metadata and its buckets, and what both of them show."""
+"""Check a live cluster: two snapshots of its metadata and its buckets, and the findings that both confirm."""

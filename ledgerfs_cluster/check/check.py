@@ -1,4 +1,4 @@
-"""Checking a cluster: buckets, then ledgers, then what owns them; some seconds later the same for what was suspect; then the findings."""
+"""Check a cluster: list buckets, then ledgers, then owners; check suspects again some seconds later; report findings."""
 
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -39,14 +39,14 @@ _NOTED = "{} that nothing names are noted in the journal of the lifecycle: `ledg
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How careful a check is.
+    """Grace period and pause of a check.
 
     Attributes
     ----------
     grace_ms
-        What was made or changed within so many ms is not judged: brokers take up to 60 s for what they do, and try again.
+        Objects and ledgers created or changed within so many ms are not judged: brokers need up to 60 s for a change, and retry.
     pass_s
-        Seconds between two looks.
+        Seconds between the two checks.
 
     """
 
@@ -61,17 +61,17 @@ class Check:
     Attributes
     ----------
     survey
-        The first look, with what could not be read in any.
+        The first snapshot, with the errors of both.
     passes
-        How often was looked; once if nothing was suspect.
+        Number of checks; 1 if nothing was suspect.
     findings
         Loss first, then by bytes.
     left_out
-        What was not judged and why, a sentence each: it is not lost, but may have no owner, or be stuck.
+        Counts of objects that were not judged, with the reason, a sentence each: not lost, but maybe orphans, or stuck.
     unjudged
-        What may be lost, and was not judged, and why, a sentence each.
+        Counts of ledgers that may be lost and were not judged, with the reason, a sentence each.
     signs
-        What hints at other Pulsar clusters on the same BookKeeper, a sentence each: their ledgers look like orphans.
+        Hints at other Pulsar clusters on the same BookKeeper, a sentence each: their ledgers look like orphans.
 
     """
 
@@ -84,22 +84,22 @@ class Check:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all that may be lost was judged, and bookies answered: otherwise the absence of findings proves nothing."""
+        """Whether all possible losses were judged, and bookies answered: otherwise the absence of findings proves nothing."""
         return not (self.unjudged or self.survey.troubles)
 
 
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """Two looks at a cluster and its buckets.
+    """Two checks of a cluster and its buckets.
 
     Attributes
     ----------
     survey
-        The first look.
+        The first snapshot.
     first, second
-        What each makes suspect; no second one if there is nothing to look at again.
+        Suspects of each check; ``second`` is None if the first found nothing to confirm.
     tiers
-        The buckets that were listed for both, in the order of what is suspect of them.
+        The buckets that both checks listed, in the order of ``tiers`` of the suspects.
 
     """
 
@@ -110,7 +110,7 @@ class Looks:
 
     @property
     def sure(self) -> Suspects:
-        """What both looks make suspect."""
+        """The suspects that both checks found."""
         return self.first if self.second is None else self.second.confirmed(self.first)
 
 
@@ -123,9 +123,9 @@ def look_twice(
     *,
     unlisted: dict[str, str] | None = None,
 ) -> Looks:
-    """Look at a cluster and its buckets, and some seconds later again at what is suspect; nothing is written.
+    """Check a cluster and its buckets, and check suspects again some seconds later; writes nothing.
 
-    ``unlisted`` gets {URL: why} of buckets that cannot be listed: of these nothing is suspect. Raises as
+    ``unlisted`` receives {URL: reason} of buckets that cannot be listed; these have no suspects. Raises as
     `ledgerfs_cluster.snapshot.surveying.survey_cluster`, and without ``unlisted`` the errors of listing buckets.
     """
     listed = _listed(tiers, progress, unlisted)
@@ -151,7 +151,7 @@ def look_twice(
 def _listed(
     tiers: Sequence[Tier], progress: Progress, unlisted: dict[str, str] | None
 ) -> list[tuple[Tier, TieredObjects]]:
-    """Return those buckets that can be listed, with their listings; raises what ``unlisted`` does not take."""
+    """Return the buckets that can be listed, with their listings; raises errors of listing if ``unlisted`` is None."""
     found = []
     for one in tiers:
         try:
@@ -162,17 +162,17 @@ def _listed(
             if unlisted is None:
                 raise
             unlisted[one.bucket.store.url] = error.reason
-    # Of several that are one place none is looked at if one was not listed.
+    # If several buckets are one place, and one of them was not listed, skip all of them.
     return [(tier, objects) for tier, objects in found if not unlisted or objects.url not in unlisted]
 
 
 def check_cluster(
     cluster: LivingCluster, bookies: BookieReads | None, tiers: Sequence[Tier], rules: Rules, progress: Progress
 ) -> Check:
-    """Look at a cluster and its buckets twice; nothing is written. Raises as `look_twice`.
+    """Check a cluster and its buckets twice; writes nothing. Raises as `look_twice`.
 
-    The journal of the lifecycle is read before the first look, since a record may go with the list that names its objects, and behind the
-    second, since what nothing names may be marked meanwhile.
+    Reads the journal of the lifecycle before the first check, since a record may be deleted together with the list that names its objects,
+    and after the second, since orphans may be marked meanwhile.
     """
     journals = [read_journal(cluster.nodes)]
     looks = look_twice(cluster, bookies, tiers, rules, progress)
@@ -183,7 +183,7 @@ def check_cluster(
     if again is None:
         said, unjudged = _left_out(first, left_out, rules), _unjudged(first, first)
         return Check(survey, 1, [], said, unjudged, signs_of_sharing(survey))
-    # The only copy of a ledger is not to be deleted, so what either look lacks is not whole.
+    # The only copy of a ledger must not be deleted: objects that either check missed count as incomplete.
     not_whole = np.union1d(lost_ids(first.tiers), lost_ids(again.tiers))
     names = {one.name for journal in journals for one in journal.records}
     noted = names | {path.rpartition("/")[2] for path in damaged}
@@ -194,7 +194,7 @@ def check_cluster(
 
 
 def _without_noted(sure: Suspects, noted: Collection[str], left_out: LeftOut) -> Suspects:
-    """Return what is suspect and not noted by the lifecycle; ``noted`` are names of records of the journal."""
+    """Return the suspects without those in the lifecycle's journal; ``noted`` are names of its records."""
     rows, tiers = sure.unnamed.rows, []
     is_marked = np.array([f"orphan-{row['ledger_id']}" in noted for row in rows], np.bool_)
     left_out[_NOTED.format("ledgers")] += int(is_marked.sum())
@@ -207,7 +207,7 @@ def _without_noted(sure: Suspects, noted: Collection[str], left_out: LeftOut) ->
 
 
 def _with_unread(first: Survey, second: Survey) -> Survey:
-    """Return the first look with what only the second one could not read: what is suspect there was not confirmed, and is not well."""
+    """Return the first snapshot plus nodes that only the second could not read: suspects there were not confirmed."""
     paths, troubles = {one.path for one in first.damaged}, set(first.troubles)
     return replace(
         first,
@@ -227,7 +227,7 @@ def _grace(rules: Rules) -> str:
 def _findings(
     sure: Suspects, first: Survey, tiers: Sequence[Tier], left_out: LeftOut, not_whole: Int64
 ) -> Iterator[Finding]:
-    """Yield what two looks are sure of; ``not_whole`` are the sorted ids of ledgers whose objects one of them lacked."""
+    """Yield the findings of confirmed suspects; ``not_whole`` are the sorted ids of ledgers that lacked objects in either check."""
     survey, in_bookkeeper = sure.survey, first.ledgers["ledger_id"]
     yield from orphan_findings(survey, sure.unnamed.rows, is_shared=bool(signs_of_sharing(first)))
     yield from flagged_findings(survey, sure.flagged, not_whole, sound_ids(sure.tiers))
@@ -242,7 +242,7 @@ def _findings(
 
 
 def _unjudged(first: Suspects, sure: Suspects) -> list[str]:
-    """Return what may be lost, and was not judged, and why; ``sure`` is what all looks make suspect."""
+    """Return possible losses that were not judged, with reasons; ``sure`` are the confirmed suspects."""
     refused = list(refused_objects(sure.tiers))
     more = f"; and {len(refused) - 1:,} more" if len(refused) > 1 else ""
     named = [f"the store refuses objects that are listed as offloaded: {one}{more}" for one in refused[:1]]
@@ -260,7 +260,7 @@ def _unjudged(first: Suspects, sure: Suspects) -> list[str]:
 
 
 def _left_out(first: Suspects, left_out: LeftOut, rules: Rules) -> list[str]:
-    """Return what was not judged and may have no owner, and why."""
+    """Return possible orphans that were not judged, with reasons."""
     unnamed, minutes = first.unnamed, _grace(rules)
     young, former = (sum(getattr(one, name) for one in first.tiers) for name in ("young", "former"))
     reasons = LeftOut(
@@ -279,7 +279,7 @@ def _left_out(first: Suspects, left_out: LeftOut, rules: Rules) -> list[str]:
 
 
 def _elsewhere(found: Suspects) -> int:
-    """Return how many offloaded ledgers are in no bucket that was listed."""
+    """Return the number of offloaded ledgers that are in no listed bucket."""
     rows = completely_offloaded(found.survey)
     seen = np.zeros(rows.size, np.bool_)
     for one in found.tiers:

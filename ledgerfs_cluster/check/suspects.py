@@ -1,4 +1,4 @@
-"""What one look at a cluster and its buckets makes suspect, and what two looks make sure of."""
+"""Suspects of one check of a cluster and its buckets, and those that a second check confirms."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,24 +26,24 @@ from ledgerfs_cluster.snapshot.tables import Table
 
 @dataclass(frozen=True, slots=True)
 class TierSuspects:
-    """What is suspect of one bucket.
+    """Suspect objects of one bucket.
 
     Attributes
     ----------
     objects
         The listing.
     unnamed
-        Rows of `PAIR` that no list names.
+        Rows of `PAIR` that no ledger list names.
     young
-        How many more are too young, or of unknown age.
+        Number of further ones that are too young, or of unknown age.
     former
-        How many more have ids from before something was restored into the cluster.
+        Number of further ones with ids from before a restore into the cluster.
     offloaded
         Rows of `LISTED` that are in this bucket.
     missing
-        Those of which an object is not there.
+        Those of which an object is missing.
     broken, reasons
-        Those whose objects are not the ledger, and why.
+        Those whose objects do not match the ledger, and the reasons.
 
     """
 
@@ -57,7 +57,7 @@ class TierSuspects:
     reasons: tuple[str, ...]
 
     def confirmed(self, before: "TierSuspects") -> "TierSuspects":
-        """Return what an earlier look made suspect, too."""
+        """Return the suspects that an earlier check found, too."""
         is_broken = np.isin(pair_keys(self.broken), pair_keys(before.broken))
         return replace(
             self,
@@ -70,24 +70,24 @@ class TierSuspects:
 
 @dataclass(frozen=True, slots=True)
 class Suspects:
-    """What is suspect of a cluster.
+    """Suspects of a cluster.
 
     Attributes
     ----------
     unnamed
-        Ledgers that nothing names.
+        Ledgers without a reference.
     flagged
-        Rows of `LISTED` that are called deleted in BookKeeper, and are there; ``flagged_young`` more are of lists that changed lately.
+        Rows of `LISTED` that are marked as deleted from BookKeeper but exist; ``flagged_young`` more are of lists that changed lately.
     lost
-        Rows of `LISTED` that are nowhere.
+        Rows of `LISTED` that are neither in BookKeeper nor offloaded.
     unequal
-        Rows of `LISTED` that BookKeeper tells another end of.
+        Rows of `LISTED` for which BookKeeper has another end.
     gone
-        Rows of `GONE`: ledgers that anything else names, and that are nowhere.
+        Rows of `GONE`: missing ledgers that something other than a ledger list refers to.
     missing_bookies
-        Bookies of ensembles that are not available.
+        Unavailable bookies of ensembles.
     tiers
-        What is suspect of each bucket.
+        Suspects of each bucket.
 
     """
 
@@ -103,22 +103,22 @@ class Suspects:
 
     @property
     def are_none(self) -> bool:
-        """Whether all is well: then another look cannot show anything else."""
+        """Whether nothing is suspect: then a second check is not needed."""
         return not (self.ledger_ids.size or self.missing_bookies or self.are_in_tiers)
 
     @property
     def are_in_tiers(self) -> bool:
-        """Whether anything is suspect of a bucket."""
+        """Whether a bucket has suspects."""
         return any(one.unnamed.size or one.missing.size or one.broken.size for one in self.tiers)
 
     @property
     def ledger_ids(self) -> Int64:
-        """The ledgers that are suspect, sorted."""
+        """Ids of the suspect ledgers, sorted."""
         found = (self.unnamed.rows, self.flagged, self.lost, self.unequal, self.gone)
         return reduce(np.union1d, (one["ledger_id"] for one in found))
 
     def confirmed(self, before: "Suspects") -> "Suspects":
-        """Return what an earlier look made suspect, too."""
+        """Return the suspects that an earlier check found, too."""
         return replace(
             self,
             unnamed=replace(self.unnamed, rows=_ids_also_in(self.unnamed.rows, before.unnamed.rows)),
@@ -134,9 +134,9 @@ class Suspects:
 def suspects_of(
     survey: Survey, listings: Sequence[TieredObjects], now_ms: int, grace_ms: int, *, former_ids: int = 0
 ) -> Suspects:
-    """Return what a survey, and listings of buckets from before it, make suspect.
+    """Return the suspects of a snapshot and of listings of buckets from before it.
 
-    ``former_ids`` is as `ledgerfs_cluster.snapshot.next_ids.end_of_former_ids` tells.
+    ``former_ids`` is the result of `ledgerfs_cluster.snapshot.next_ids.end_of_former_ids`.
     """
     flagged, flagged_young = flagged_ledgers(survey, now_ms, grace_ms)
     return Suspects(

@@ -1,6 +1,6 @@
-"""What is wrong with the objects of offloads: those that nobody names, and those that a topic's list needs and that are not whole.
+"""Findings about offloaded objects: orphans, and listed offloads with missing or damaged objects.
 
-An object is called an orphan only if it is not known to be another cluster's: a bucket may serve several.
+An object counts as an orphan only if it is not known to belong to another cluster: several may share a bucket.
 """
 
 from collections import Counter
@@ -22,19 +22,19 @@ from ledgerfs_cluster.snapshot.survey import Survey
 from ledgerfs_cluster.snapshot.tables import Table, parts_by
 
 _SAMPLE = 16
-"""Offloads of this cluster that are asked which cluster they name."""
+"""Number of this cluster's offloads whose user metadata is read to learn the cluster's name."""
 _RESTORE = "restore the objects under the same names, from a versioned bucket, a backup or a copy"
 
 
 LeftOut = Counter[str]
-"""{what is not judged, and why: how many}."""
+"""{description and reason: number of objects that were not judged}."""
 _UNREADABLE = "offloads that no list names may be named by lists that could not be read"
 _WHOSE = "offloads that no list names tell a cluster, and it is not known whether that is this one"
 _OTHERS = "offloads that no list names are another cluster's, by their user metadata"
 
 
 class OrphanObjects(NamedTuple):
-    """An offload that no list names: its row of `PAIR`, what its objects tell, and whether this cluster has its topic, if they name one."""
+    """An offload that no list names: its row of `PAIR`, its user metadata, and whether this cluster has its topic, if that is named."""
 
     row: np.void
     told: OffloadUserMetadata
@@ -42,7 +42,7 @@ class OrphanObjects(NamedTuple):
 
 
 def orphan_pairs(survey: Survey, tier: Tier, found: TierSuspects, left_out: LeftOut) -> Iterator[OrphanObjects]:
-    """Yield the offloads that no list names; adds to ``left_out`` those of which that is not sure."""
+    """Yield the offloads that no list names; count uncertain ones in ``left_out``."""
     if not found.unnamed.size:
         return
     known = known_topics(survey)
@@ -67,7 +67,7 @@ def orphan_objects(survey: Survey, tier: Tier, found: TierSuspects, left_out: Le
 
 
 def lost_objects(survey: Survey, found: TierSuspects, in_bookkeeper: Int64) -> Iterator[Finding]:
-    """Yield a finding for each topic that lists complete offloads of which objects are not there; ``in_bookkeeper`` are sorted ids."""
+    """Yield a finding for each topic whose complete offloads lack objects; ``in_bookkeeper`` are sorted ids."""
     kept = is_in(found.missing["ledger_id"], in_bookkeeper)
     for rows, is_kept in ((found.missing[kept], True), (found.missing[~kept], False)):
         for some in parts_by(rows, rows["topic"]):
@@ -83,7 +83,7 @@ def lost_objects(survey: Survey, found: TierSuspects, in_bookkeeper: Int64) -> I
 
 
 def broken_objects(survey: Survey, found: TierSuspects, in_bookkeeper: Int64) -> Iterator[Finding]:
-    """Yield a finding for each ledger whose objects are there and are not the whole ledger, without those that the store refuses."""
+    """Yield a finding for each ledger with incomplete or damaged objects, without those that the store refuses."""
     kept = is_in(found.broken["ledger_id"], in_bookkeeper).tolist()
     for row, why, is_kept in zip(found.broken, found.reasons, kept, strict=True):
         if _is_refused(row, found):
@@ -100,7 +100,7 @@ def broken_objects(survey: Survey, found: TierSuspects, in_bookkeeper: Int64) ->
 
 
 def refused_objects(tiers: Sequence[TierSuspects]) -> Iterator[str]:
-    """Yield the name of each listed offload of which the store refuses an object, and why: it may be whole."""
+    """Yield the name of each listed offload with an object that the store refuses, and the reason: it may be complete."""
     for one in tiers:
         for row, why in zip(one.broken, one.reasons, strict=True):
             if _is_refused(row, one):
@@ -132,7 +132,7 @@ def _orphan(row: np.void, told: OffloadUserMetadata, url: str, *, is_known: bool
 
 
 def _lacks(rows: Table, found: TierSuspects) -> str:
-    """Return which objects are not there, of one ledger by name."""
+    """Return a description of the missing objects, with the key of one ledger."""
     pairs = found.objects.pairs[np.isin(pair_keys(found.objects.pairs), pair_keys(rows))]
     half = ", of which one object is there" if pairs.size else ""
     more = f" and those of {rows.size - 1:,} more ledgers" if rows.size > 1 else ""
@@ -144,9 +144,9 @@ def _copy(is_kept: bool) -> str:
 
 
 def _own_name(survey: Survey, tier: Tier, found: TierSuspects) -> str | None:
-    """Return what this cluster calls itself in user metadata; None if nothing tells it, or several names do.
+    """Return this cluster's name in user metadata; None if none is found, or several.
 
-    Offloads that were copied here from another cluster name that one, so that ZooKeeper's names count, too.
+    Offloads that were copied here from another cluster name that one, so ZooKeeper's names count, too.
     """
     pairs = found.objects.pairs
     own = pairs[np.isin(pair_keys(pairs), pair_keys(found.offloaded))]
@@ -157,13 +157,13 @@ def _own_name(survey: Survey, tier: Tier, found: TierSuspects) -> str | None:
 
 
 def sound_ids(tiers: Sequence[TierSuspects]) -> Int64:
-    """Return the sorted ids of ledgers whose objects were seen and are whole."""
+    """Return the sorted ids of ledgers whose objects exist and are complete."""
     seen = _ids(one.offloaded for one in tiers)
     return seen[~is_in(seen, lost_ids(tiers))]
 
 
 def lost_ids(tiers: Sequence[TierSuspects]) -> Int64:
-    """Return the sorted ids of ledgers whose objects are missing or not whole."""
+    """Return the sorted ids of ledgers whose objects are missing or damaged."""
     return _ids(rows for one in tiers for rows in (one.missing, one.broken))
 
 

@@ -1,4 +1,4 @@
-"""The objects of offloads in a bucket, by one listing of names and by ledgerfs's catalog of it, as columns; and whose they are."""
+"""The offloaded objects of a bucket as columns, from one listing and from ledgerfs's catalog; and the clusters that own them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -37,9 +37,9 @@ class Tier:
     Attributes
     ----------
     names
-        What offload contexts call it.
+        Its names in offload contexts.
     endpoint
-        The endpoint that it is asked at; None if nobody told.
+        Its endpoint; None if unknown.
 
     """
 
@@ -49,7 +49,7 @@ class Tier:
 
 
 def listed_tier(tier: Tier, progress: Progress) -> TieredObjects:
-    """List a bucket; raises `NotFoundError` (no such bucket), `AccessDeniedError` and `StoreError`; damaged objects raise nothing."""
+    """List a bucket; raises `NotFoundError` (no such bucket), `AccessDeniedError` and `StoreError`, but nothing for damaged objects."""
     pairs = _pairs(_objects(tier, progress))
     catalog = tier.bucket.survey(progress)
     _note_ledgers(pairs, catalog)
@@ -58,7 +58,7 @@ def listed_tier(tier: Tier, progress: Progress) -> TieredObjects:
 
 
 def told_of(tier: Tier, pairs: Table) -> Iterator[OffloadUserMetadata | None]:
-    """Yield the user metadata of each pair, empty where the store keeps none, by one request for each; None for objects that are gone."""
+    """Yield each pair's user metadata, by one request each: empty where the store has none, None for objects that are gone."""
 
     def ask(row: np.void) -> OffloadUserMetadata | None:
         key = LedgerKey(uuid_text(row), int(row["ledger_id"]), is_index=False)
@@ -72,13 +72,13 @@ def told_of(tier: Tier, pairs: Table) -> Iterator[OffloadUserMetadata | None]:
 
 
 def keys_of(row: np.void) -> list[str]:
-    """Return the keys of those objects of a pair that are there."""
+    """Return the keys of the existing objects of a pair."""
     key = LedgerKey(uuid_text(row), int(row["ledger_id"]), is_index=False)
     return [name for name, size in ((key.data_key, row["data_size"]), (key.index_key, row["index_size"])) if size >= 0]
 
 
 def key_of(row: np.void) -> str:
-    """Return the key that the data object of a row of `LISTED` has, or should have."""
+    """Return the expected key of the data object of a row of `LISTED`."""
     return LedgerKey(uuid_text(row), int(row["ledger_id"]), is_index=False).data_key
 
 
@@ -96,7 +96,7 @@ def _objects(tier: Tier, progress: Progress) -> Table:
 
 
 def _pairs(objects: Table) -> Table:
-    """Return rows of `PAIR`, sorted by their keys, of objects that were listed."""
+    """Return rows of `PAIR`, sorted by key, from listed objects."""
     keys = pair_keys(objects)
     _, first, place = np.unique(keys, return_index=True, return_inverse=True)
     pairs = np.zeros(first.size, PAIR)
@@ -114,7 +114,7 @@ def _pairs(objects: Table) -> Table:
 
 
 def _note_ledgers(pairs: Table, catalog: Catalog) -> None:
-    """Note what a catalog has of each pair whose objects agree."""
+    """Add the catalog's values to each pair whose objects agree."""
     sound = catalog.ledgers[is_sound(catalog.ledgers)]
     if not (sound.size and pairs.size):
         return
@@ -128,7 +128,7 @@ def _note_ledgers(pairs: Table, catalog: Catalog) -> None:
 
 
 def _reasons(catalog: Catalog) -> Mapping[tuple[int, int, int], str]:
-    """Return why offloads of a catalog cannot be read, by uuid and ledger."""
+    """Return the reason for each offload of a catalog that cannot be read, by uuid and ledger."""
     found: dict[tuple[int, int, int], str] = {}
     for row in catalog.ledgers[~is_sound(catalog.ledgers)]:
         stored, expected = int(row["stored"]), int(row["expected"])

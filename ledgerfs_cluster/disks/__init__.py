@@ -1,1 +1,1 @@
-"""The disks of bookies: which logs and journals lie there, where each ledger's entries are in them, and what would free their space."""
+"""The disks of bookies: their logs and journals, the positions of each ledger's entries, and the space that could be freed."""

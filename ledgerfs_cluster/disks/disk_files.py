@@ -1,7 +1,7 @@
-"""What lies on the disks of bookies: entry logs, journals, and whose a disk is.
+"""List the files on the disks of bookies: entry logs and journals, and the bookie that owns each disk.
 
-A bookie keeps each of its ledger and journal directories in a folder ``current``: logs ``<hex>.log``, journals ``<hex>.txn``, and a file
-``VERSION`` that names the bookie. What it writes while it compacts (``….log.compacting``, ``….log.….compacted``) is no log yet.
+A bookie keeps the files of each ledger and journal directory in a folder ``current``: logs ``<hex>.log``, journals ``<hex>.txn``, and a
+file ``VERSION`` that names the bookie. Files of a running compaction (``….log.compacting``, ``….log.….compacted``) are not logs yet.
 """
 
 import os
@@ -27,14 +27,14 @@ CURRENT = "current"
 _FILE = re.compile(r"([0-9a-fA-F]{1,16})\.(log|txn)")
 _COOKIE = "VERSION"
 _DEEPEST, _DEEPEST_PEEKED, _FEW = 4, 3, 64
-"""Levels of folders below a given path in which a folder ``current`` is looked for."""
+"""Levels of folders below a given path that are searched for a folder ``current``."""
 
 _Names = list[tuple[str, bool]]
-"""(name, whether it is a folder) of what is in a folder."""
+"""(name, whether it is a folder) of each entry of a folder."""
 
 
 class FileKind(IntEnum):
-    """What entries are written to."""
+    """Kind of file that contains entries."""
 
     LOG = 0
     JOURNAL = 1
@@ -42,16 +42,16 @@ class FileKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class DiskFile:
-    """One entry log or journal, as it was when its folder was listed.
+    """One entry log or journal, as of the listing of its folder.
 
     Attributes
     ----------
     number
-        Its id, which its name has in hexadecimal.
+        Its id; the file name has it in hexadecimal.
     bookie
         Row of the bookie in `DiskListing.bookies`.
     size, changed_ns, inode
-        Bytes; when its bytes or its name were last changed, ns since 1970 UTC; its number in the file system.
+        Bytes; time of the last change of bytes or name, ns since 1970 UTC; inode number.
 
     """
 
@@ -65,28 +65,28 @@ class DiskFile:
 
     @property
     def folder(self) -> str:
-        """The folder ``current`` that it is in."""
+        """The folder ``current`` of the file."""
         return os.path.dirname(self.path)  # noqa: PTH120  (a million of them, as texts)
 
 
 @dataclass(frozen=True, slots=True)
 class DiskListing:
-    """All that lies on some disks.
+    """All files on some disks.
 
     Attributes
     ----------
     bookies
-        The ids of bookies, or the paths of disks on which none is named.
+        Ids of bookies, then paths of disks without a bookie's id.
     named
-        How many of ``bookies``, from the first on, are ids.
+        Number of ids at the start of ``bookies``.
     files
         By bookie, logs first, ascending by folder and number.
     troubles
-        What is on the disks and cannot be taken for what it should be.
+        Errors of damaged or unexpected files.
     instance_id
-        The id of the cluster whose disks these are, as their bookies noted it; None if they noted none.
+        The id of the cluster in the cookies of the bookies; None if they have none.
     doubtful
-        Rows of bookies with something that has the name of a log or a journal, and is no file.
+        Rows of bookies with something that has the name of a log or a journal, but is not a file.
 
     """
 
@@ -99,19 +99,19 @@ class DiskListing:
 
 
 def looks_like_disks(path: str) -> bool:
-    """Whether a folder is a bookie's, or is right above some: few folders, in one of which ``current`` has logs, journals or ``VERSION``.
+    """Return whether a folder is a bookie's or has some below it: few folders, and a ``current`` with logs, journals or ``VERSION``.
 
-    Looks at a few names alone: any other folder may have millions of files.
+    Reads only a few names: any other folder may have millions of files.
     """
     return any(_current_folders(path, _DEEPEST_PEEKED, _few_names))
 
 
 def list_disks(paths: Sequence[str]) -> DiskListing:
-    """List the logs and journals on some disks, each a path as `BookieDisks.paths` has it.
+    """List the logs and journals on some disks, each a path as in `BookieDisks.paths`.
 
-    Raises `BucketNotFoundError` for a path on which there are none, `InvalidOptionError` for disks of two clusters, whose ledgers have the
-    same ids, and for one behind a link, `ObjectNotFoundError` if a file goes meanwhile (what lives of it was written to another one before,
-    which the listing may lack), `AccessDeniedError` for what may not be listed, and `StoreError`.
+    Raises `BucketNotFoundError` for a path without any, `InvalidOptionError` for disks of two clusters, whose ledgers have the same ids,
+    and for a disk behind a link, `ObjectNotFoundError` if a file is deleted meanwhile (compaction moved its live entries to another file,
+    which the listing may lack), `AccessDeniedError` for a folder that may not be listed, and `StoreError`.
     """
     found: list[tuple[str, str, Cookie | None]] = []
     names: dict[str, _Names] = {}
@@ -140,7 +140,7 @@ def list_disks(paths: Sequence[str]) -> DiskListing:
         )
         raise InvalidOptionError(reason, key="bookies")
     ids = sorted({cookie.bookie_id for _, _, cookie in found if cookie is not None})
-    # Journals and ledgers of one bookie may lie on disks of their own, which its cookie joins; what has none is its path's.
+    # A cookie joins the journals and ledgers of one bookie on separate disks; without one, the given path stands for the bookie.
     nameless = sorted({path for path, _, cookie in found if cookie is None})
     rows = {name: row for row, name in enumerate([*ids, *nameless])}
     files: list[DiskFile] = []
@@ -159,7 +159,7 @@ def list_disks(paths: Sequence[str]) -> DiskListing:
 
 
 def _current_folders(path: str, deepest: int, names_of: Callable[[str], _Names]) -> Iterator[tuple[str, _Names]]:
-    """Yield the folders that a bookie keeps its files in, ascending by level, each with what is in it."""
+    """Yield the folders with a bookie's files, ascending by level, each with its names."""
     level = [path]
     for depth in range(deepest + 1):
         below: list[str] = []
@@ -182,7 +182,7 @@ def _is_current(folder: str, names: _Names) -> bool:
 
 
 def _few_names(folder: str) -> _Names:
-    """Return some names of a folder as `_names` does; of a folder that has many, and may have files, only `CURRENT`."""
+    """Return some names of a folder as `_names` does; only `CURRENT` for a folder with many names, which may be files."""
     try:
         with os.scandir(folder) as entries:
             found = [(one.name, one.is_dir(follow_symlinks=False)) for one in islice(entries, _FEW + 1)]
@@ -192,9 +192,9 @@ def _few_names(folder: str) -> _Names:
 
 
 def _names(folder: str) -> _Names:
-    """Return all that is in a folder, nothing of one that is gone; links are not followed.
+    """Return the names in a folder, none if it is gone; does not follow links.
 
-    Raises `InvalidOptionError` if a disk lies behind a link: it would be left out in silence.
+    Raises `InvalidOptionError` for a disk behind a link, which would silently be missing.
     """
     try:
         with os.scandir(folder) as entries:
@@ -212,7 +212,7 @@ def _names(folder: str) -> _Names:
 
 
 def _cookie(folder: str) -> Cookie | None:
-    """Return whose folder it is; None if nothing tells. Raises `CorruptMetadataError`."""
+    """Return the cookie of a folder; None without one. Raises `CorruptMetadataError`."""
     path = f"{folder}/{_COOKIE}"
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116  (a pipe would be waited for)
@@ -230,7 +230,7 @@ def _cookie(folder: str) -> Cookie | None:
 
 
 def _files(folder: str, names: _Names, bookie: int) -> Iterator[DiskFile | CorruptMetadataError]:
-    """Yield logs and journals, and why one is none; raises `ObjectNotFoundError` for one that is gone since the folder was listed."""
+    """Yield logs and journals, and errors for names that are not files; raises `ObjectNotFoundError` for one deleted since the listing."""
     for name, _ in names:
         match = _FILE.fullmatch(name)
         if match is None:

@@ -1,4 +1,4 @@
-"""Reading entries of one ledger from logs and journals: whichever copy is sound, in whole buffers."""
+"""Read entries of one ledger from logs and journals: any sound copy, in whole buffers."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -14,22 +14,22 @@ from ledgerfs_cluster.formats.bookkeeper.digests import Digest
 from ledgerfs_cluster.formats.bookkeeper.stored_entries import Checked, check_entries
 
 WINDOW_BYTES = 8 << 20
-"""Of entries that are read at once; more if a single one has more."""
+"""Bytes of entries that are read at once; more if a single one is larger."""
 
 _MOST_ENTRIES = 1 << 17
 _NEAR_BYTES = 1 << 16
-"""What lies between two entries is read with them if it is not more: that costs less than another request."""
+"""A gap of up to so many bytes between two entries is read with them: that costs less than another request."""
 
 
 class Lost(NamedTuple):
-    """Entries that no file gives.
+    """Entries without a sound copy in any file.
 
     Attributes
     ----------
     first, last
         Their ids, without a gap.
     damaged
-        The places (path, offset) of copies of the first one, which are damaged.
+        (path, offset) of the first entry's damaged copies.
 
     """
 
@@ -39,7 +39,7 @@ class Lost(NamedTuple):
 
 
 class Read(NamedTuple):
-    """Stored entries of one window: the buffer, which copies they are, and what their check found."""
+    """Stored entries of one window: the buffer, the copies in it, and the result of their check."""
 
     buffer: memoryview
     copies: Copies
@@ -52,7 +52,7 @@ class EntryReading:
     Parameters
     ----------
     entry_bytes
-        Bytes of an entry, on average.
+        Average size of an entry, bytes.
 
     """
 
@@ -65,7 +65,7 @@ class EntryReading:
         self._step = int(min(_MOST_ENTRIES, max(16, 2 * WINDOW_BYTES // max(1, entry_bytes))))
 
     def windows(self, first: int, last: int) -> Iterator[EntryBatch | Lost]:
-        """Yield the entries ``first`` to ``last``, both included, in order, and between them what is lost.
+        """Yield the entries ``first`` to ``last``, both included, in order, with a `Lost` for each lost run.
 
         Raises `ObjectNotFoundError` if a file is gone since the disks were listed, `AccessDeniedError` and `StoreError`.
         """
@@ -89,17 +89,17 @@ class EntryReading:
             there = self.index.next_entry(self.ledger_id, end + 1)
 
     def place_of(self, copies: Copies, row: int) -> tuple[str, int]:
-        """Return the path of the file that a copy is in, and where in it."""
+        """Return the path and the offset of a copy."""
         return self.index.files[int(copies.files[row])].file.path, int(copies.places[row])
 
     def read(self, copies: Copies) -> Read:
-        """Return copies as they lie on disk, whatever is wrong with them; raises as `windows`."""
+        """Return copies as stored, also damaged ones; raises as `windows`."""
         buffer, starts = self._stored(copies)
         checked = check_entries(buffer, starts, copies.sizes, self.ledger_id, copies.entries, self._digest)
         return Read(buffer, copies, checked)
 
     def _copies(self, first: int, last: int) -> tuple[int, Copies]:
-        """Return up to which entry is read at once, and the copies of these."""
+        """Return the last entry of the next read, and the copies of its entries."""
         end = min(last, first + self._step - 1)
         return _cut(self.index.copies(self.ledger_id, first, end), end)
 
@@ -118,7 +118,7 @@ class EntryReading:
             yield self._lost(behind, last, copies)
 
     def _best(self, copies: Copies) -> Read:
-        """Return of each entry the first copy that is sound, or its last one."""
+        """Return the first sound copy of each entry, or its last copy if none is."""
         chosen = np.flatnonzero(copies.is_first)
         ends = np.append(chosen[1:], len(copies))
         while True:
@@ -133,14 +133,14 @@ class EntryReading:
         return Lost(first, last, tuple(self.place_of(copies, row) for row in of_first))
 
     def _stored(self, copies: Copies) -> tuple[memoryview, Int64]:
-        """Return a buffer that has all copies, and where each begins in it."""
+        """Return a buffer with all copies, and the start of each in it."""
         order = np.lexsort((copies.places, copies.files))
         files, places = copies.files[order], copies.places[order]
         behind = places + copies.sizes[order]
         is_new = np.append(True, (np.diff(files) != 0) | (places[1:] - behind[:-1] > _NEAR_BYTES))[: places.size]
         begins = np.flatnonzero(is_new)
         froms = places[begins]
-        # A copy may lie within another one only in a file that lies; the range ends behind whichever ends last.
+        # A copy lies within another one only in a damaged file; the range ends after the last byte of both.
         untils = np.maximum.reduceat(behind, begins) if begins.size else behind
         offsets = np.append(0, np.cumsum(untils - froms))
         buffer = empty_bytes(int(offsets[-1]))
@@ -156,7 +156,7 @@ class EntryReading:
 
 
 def _cut(copies: Copies, end: int) -> tuple[int, Copies]:
-    """Return the last of the entries that are read at once, and the copies up to it."""
+    """Return the last entry of the read, limited to `WINDOW_BYTES`, and the copies up to it."""
     if not len(copies):
         return end, copies
     firsts = np.flatnonzero(copies.is_first)
@@ -168,20 +168,20 @@ def _cut(copies: Copies, end: int) -> tuple[int, Copies]:
 
 
 def _runs(ids: Int64) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of rows whose ids follow each other."""
+    """Yield the ranges of rows with consecutive ids."""
     if ids.size:
         cuts = np.flatnonzero(np.diff(ids) != 1) + 1
         yield from zip([0, *cuts.tolist()], [*cuts.tolist(), ids.size], strict=True)
 
 
 _TRIED = (DigestType.CRC32C, DigestType.CRC32, DigestType.HMAC)
-"""In the order of how usual they are; HMAC with an empty password, which is Pulsar's. Without a digest nothing would show damage."""
+"""Most usual first; HMAC with an empty password, which is Pulsar's. Without a digest damage would be invisible."""
 
 _LOOKED_AT = 16
 
 
 def digest_that_fits(index: DiskIndex, ledger_id: int, last: int) -> Digest | None:
-    """Return the digest by which one of the first or last entries of a ledger is sound; None if none is; raises as `EntryReading`."""
+    """Return the digest that fits one of a ledger's first or last entries; None if none fits; raises as `EntryReading`."""
     copies = index.copies(ledger_id, 0, last)
     if not len(copies):
         return None

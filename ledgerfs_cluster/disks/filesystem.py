@@ -1,4 +1,4 @@
-"""The name of bookies' disks in fsspec, ``bookies:///srv/bookie1,/srv/bookie2``, and what is known before anything of them is read."""
+"""The fsspec URL of bookies' disks, ``bookies:///srv/bookie1,/srv/bookie2``, and their options, without reading them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,23 +18,23 @@ _SAFE = "/:@!$&'()*+;=~"
 
 @dataclass(frozen=True, slots=True)
 class BookieDisks:
-    """The disks of one cluster's bookies. Nothing here writes to them.
+    """The disks of one cluster's bookies. They are only read.
 
     Attributes
     ----------
     paths
-        Folders of this machine, absolute; each of one bookie, or one above several.
+        Absolute folders of this machine; each of one bookie, or one above several.
     metadata
-        Where the ledgers' metadata is: ``pulsar+zk://host:port,…``, or a file that ``ledgerfs cluster dump`` wrote; None without any.
+        Source of the ledgers' metadata: ``pulsar+zk://host:port,…``, or a file of ``ledgerfs cluster dump``; None without any.
     metadata_options
         Options of the session with ZooKeeper.
     ledgers_path
-        Where BookKeeper keeps its metadata, below the servers' chroot; a dump tells it itself.
+        BookKeeper's root path, below the servers' chroot; a dump contains its own.
     open_end
-        Where a ledger ends that is not closed: ``confirmed`` at the newest entry that other entries confirm, ``recovered`` where
-        BookKeeper would close it if these disks were all that is left; then it counts as closed.
+        The end of a ledger that is not closed: ``confirmed``, the newest entry that other entries confirm, or ``recovered``, where
+        BookKeeper would close it if only these disks were left; then it counts as closed.
     max_entry
-        ``nettyMaxFrameSizeBytes`` of the bookies, if that is more than Pulsar's: bytes of the largest entry that they took.
+        Largest entry, bytes: ``nettyMaxFrameSizeBytes`` of the bookies, if that is more than Pulsar's.
 
     """
 
@@ -90,7 +90,7 @@ class DisksFileSystem(SourceFileSystem):
     metadata, ledgers_path, open_end
         See `BookieDisks`.
     max_entry
-        The same, in bytes, or as a text such as ``"20MiB"``.
+        The same, in bytes, or a text such as ``"20MiB"``.
     login
         Options of the session with ZooKeeper: ``username`` and ``password``, ``use_ssl``, ``ca``, ….
 

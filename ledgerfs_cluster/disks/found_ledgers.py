@@ -1,7 +1,7 @@
-"""The ledgers of some disks as rows: what the metadata tells of them, and what lies there.
+"""The ledgers of some disks as rows, from their metadata and from the entries on the disks.
 
-With metadata a topic has the ledgers that its list names, as long as BookKeeper has them; what no list names has no topic. Without, nobody
-can tell topics, nor whether a ledger goes on behind its last entry here.
+With metadata a topic has the ledgers in its list that BookKeeper still has; a ledger in no list has no topic. Without metadata, topics are
+unknown, and so is whether a ledger continues after its last entry here.
 """
 
 from dataclasses import replace
@@ -26,14 +26,14 @@ _OFFLOADED = "ledgers of these topics that are in buckets alone"
 
 
 class FoundOnDisks(FoundLedgers):
-    """The rows of a catalog as they are found; ``open_end`` is that of `BookieDisks`."""
+    """Collects the rows of a catalog; ``open_end`` is that of `BookieDisks`."""
 
     def __init__(self, index: DiskIndex, known: KnownLedgers | None, open_end: str) -> None:
         super().__init__()
         self._index, self._known = index, known
         self._open_end = open_end
         self._ledgers_path = "/ledgers" if known is None else known.ledgers_path
-        # Of the empty ones: {id: the newest entry that is here nevertheless}
+        # {id of an empty ledger: its newest entry that exists here after its end}
         self._behind: dict[int, int] = {}
 
     def find(self, progress: Progress | None) -> None:
@@ -51,7 +51,7 @@ class FoundOnDisks(FoundLedgers):
                 self._take_unlisted(self._known, ledger_id, last)
 
     def remains(self) -> ClusterRemains:
-        """Return what is no row."""
+        """Return everything that is not a row."""
         troubles = [one.trouble for one in self._index.files if one.trouble is not None]
         return replace(
             super().remains(),
@@ -60,7 +60,7 @@ class FoundOnDisks(FoundLedgers):
         )
 
     def _take_topics(self, known: KnownLedgers, here: dict[int, int], progress: Progress | None) -> set[int]:
-        """Take the ledgers that topics list; return the ids of all that any list names."""
+        """Take the ledgers that topics list; return all listed ids."""
         listed: set[int] = set()
         for done, (topic, infos) in enumerate(sorted(known.topics.items()), 1):
             if progress is not None and done % _EVERY == 0:
@@ -97,7 +97,7 @@ class FoundOnDisks(FoundLedgers):
             self._behind[ledger_id] = newest_here
 
     def _take_without_node(self, topic: str, info: LedgerInfo, last_here: int, key: str) -> None:
-        """Take a ledger that BookKeeper does not have: it is in a bucket, or was empty, or is lost."""
+        """Take a ledger that BookKeeper does not have: it is offloaded, or was empty, or is lost."""
         if info.context is not None and info.is_offloaded:
             self._note(_OFFLOADED, 1)
         elif info.closed_ms and not info.entries:
@@ -107,7 +107,7 @@ class FoundOnDisks(FoundLedgers):
             self.lack(topic, info.ledger_id, GapKind.NOT_IN_BOOKKEEPER, MissingLedgerError(reason, key=key))
 
     def _take_closed(self, topic: str, info: LedgerInfo, node: LedgerNode, last_here: int, key: str) -> None:
-        """Take a ledger that BookKeeper has closed, or, as its topic's list tells, by now."""
+        """Take a ledger that is closed in BookKeeper or, by now, in its topic's list."""
         last, length = (node.last_entry, node.length) if node.is_closed else (info.entries - 1, info.size)
         if last < 0 and not info.entries:
             self._take_empty(node.ledger_id, last_here)
@@ -142,13 +142,13 @@ class FoundOnDisks(FoundLedgers):
             reason = f"entry {end.last_entry}, which others confirm, is on no disk undamaged: nobody can tell how long the ledger is"
             self.lack(topic, node.ledger_id, GapKind.UNREADABLE, CorruptLedgerError(reason, key=key))
             return
-        # Nobody may take a ledger for whole whose end is not known.
+        # A ledger without a known end must not count as complete.
         is_open = self._open_end != "recovered" or not end.is_certain
         ends = end.last_entry, length, end.newest
         self._add(topic, node.ledger_id, ends, _times_ms(info, node), is_open=is_open)
 
     def _take_unlisted(self, known: KnownLedgers, ledger_id: int, last: int) -> None:
-        """Take what lies here and is in no list: deleted, of something that is no topic, or what a crash has left."""
+        """Take a ledger here that is in no list: deleted, not of a topic, or an orphan of a crash."""
         try:
             node = known.node(ledger_id)
         except CorruptMetadataError:
@@ -194,7 +194,7 @@ class FoundOnDisks(FoundLedgers):
         *,
         is_open: bool = False,
     ) -> None:
-        """Add a row; ``ends`` are its last entry, its length, and the greatest id of an entry that is there."""
+        """Add a row; ``ends`` are its last entry, its length, and the greatest id of an existing entry."""
         last, length, newest = ends
         row = ledger_row(
             (ledger_id, self.names.row_of(topic), 1, NUMBER),
@@ -212,6 +212,6 @@ class FoundOnDisks(FoundLedgers):
 
 
 def _times_ms(info: LedgerInfo, node: LedgerNode) -> tuple[int, int]:
-    """Return when a ledger was made, 0 if unknown, and closed."""
+    """Return when a ledger was created, 0 if unknown, and when it was closed."""
     created_ms = node.created_ms or 0
     return created_ms, info.closed_ms or created_ms

@@ -1,6 +1,6 @@
-"""Where the entries of all ledgers are on some disks: the tables of all logs and journals as one.
+"""Index of the entries of all ledgers on some disks: the tables of all logs and journals as one.
 
-Tables are kept in the cache and mapped into memory: a file that has not changed since is not read again.
+Tables are cached and mapped into memory: unchanged files are not read again.
 """
 
 import io
@@ -33,17 +33,17 @@ _MOST_THREADS = 4
 _MOST_OPEN = 128
 _TRIES = 5
 _LAYOUT = 6
-"""Of the tables, and of the rules by which entries are found: what was found by others is found anew."""
+"""Version of the tables, and of the rules that find entries; files are scanned again after a change."""
 _MORE_BYTES = 1024
-"""Of an entry, besides what bookies count."""
+"""Bytes of an entry besides those that bookies count."""
 
 MOST_ENTRY = 2**63 - 1
-"""Behind the id of any entry: for all of a ledger."""
+"""Greater than the id of any entry: to select all of a ledger."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """Copies of entries of one ledger, ascending by entry; of one entry, in the order in which they are tried.
+    """Copies of entries of one ledger, ascending by entry; copies of one entry in the order of use.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Copies:
     files
         Row of `DiskIndex.files`.
     places, sizes
-        Where the stored entry begins in the file, and its bytes.
+        Offset of the stored entry in the file, and its size, bytes.
 
     """
 
@@ -75,7 +75,7 @@ class Copies:
 
 
 class DiskIndex:
-    """The entries on some disks as they were when these were listed. Safe in threads and after a fork.
+    """The entries on some disks, as of their listing. Thread-safe, also after a fork.
 
     Attributes
     ----------
@@ -84,8 +84,8 @@ class DiskIndex:
     bookies
         The row of the bookie of each file, in `DiskListing.bookies`; shape (files,).
     doubtful
-        Rows of bookies that may have more entries than are found: of whose files one cannot be read as a whole, or has a stretch that may
-        have been an entry, and is not its end.
+        Rows of bookies that may have more entries than are found: a file cannot be fully read, or has a gap before its end that may have
+        been an entry.
 
     """
 
@@ -123,7 +123,7 @@ class DiskIndex:
         self._lock = ForkLock()
 
     def opened(self, row: int) -> io.FileIO:
-        """Return the file of a row, which stays open for its readers; raises as `open_to_read`."""
+        """Return the file of a row, which stays open for other readers; raises as `open_to_read`."""
         with self._lock:
             found = self._open.get(row)
             if found is None:
@@ -135,7 +135,7 @@ class DiskIndex:
         return np.unique(self._ledgers)
 
     def last_entries(self) -> Int64:
-        """Return the greatest id of an entry of each of `ledger_ids`."""
+        """Return the greatest entry id of each of `ledger_ids`."""
         if not self._ledgers.size:
             return np.zeros(0, np.int64)
         starts = np.flatnonzero(np.append(True, np.diff(self._ledgers) != 0))
@@ -155,7 +155,7 @@ class DiskIndex:
             nothing = np.zeros(0, np.int64)
             return Copies(nothing, nothing, nothing, nothing)
         entries, files, places, sizes = (np.concatenate(column) for column in zip(*parts, strict=True))
-        # Parts ascend by file: a stable sort keeps logs before journals, and files that most entries are in together.
+        # Parts ascend by file: a stable sort keeps logs before journals, and entries of a file together.
         order = np.argsort(entries, kind="stable") if len(parts) > 1 else slice(None)
         return Copies(entries[order], files[order], places[order], sizes[order])
 
@@ -177,11 +177,11 @@ class DiskIndex:
         return found
 
     def rows_of(self, bookies: Sequence[str]) -> list[int | None]:
-        """Return the row of each of some bookies whose disk is here, None for the others."""
+        """Return the row of each bookie, None for those without a disk here."""
         return [self._rows.get(name) for name in bookies]
 
     def next_entry(self, ledger_id: int, entry: int) -> int | None:
-        """Return the least id of an entry of a ledger, from one on, that any file has; None without one."""
+        """Return the least id from ``entry`` on that any file has for a ledger; None without one."""
         found = (self.files[file].table.next_entry(row, entry) for file, row in self._tables_of(ledger_id))
         return min((one for one in found if one is not None), default=None)
 
@@ -203,14 +203,14 @@ class DiskIndex:
 
 
 class KeptTables:
-    """The tables of files on disks, in a folder of the cache.
+    """Cached tables of files on disks.
 
     Parameters
     ----------
     cache_dir
-        As `ledgerfs.cache.cache_folder.cache_folder` takes it.
+        As in `ledgerfs.cache.cache_folder.cache_folder`.
     max_entry
-        As `BookieDisks.max_entry`: by a larger one other entries are found.
+        As `BookieDisks.max_entry`: a larger limit finds other entries.
 
     """
 
@@ -221,14 +221,14 @@ class KeptTables:
         self._files = DiskFiles(cache_folder("files", cache_dir))
 
     def scanned(self, file: DiskFile) -> ScannedFile:
-        """Return the table of a file, which is read if it has changed since its table was kept; raises as `scan_file`."""
+        """Return the table of a file; scan the file if it changed since its table was cached; raises as `scan_file`."""
         identity = (_LAYOUT, self._most_bytes, file.size, file.changed_ns, file.inode)
         kept = KeptFile(self._files, "locations", file.path, identity)
         table = kept.load(_mapped)
         if table is not None:
             return ScannedFile(file, table)
         found = scan_file(file, self._most_bytes)
-        # What is wrong with a file is found again by reading it again.
+        # Do not cache tables of damaged files: the next scan has to report the damage again.
         if found.trouble is None:
 
             def write(sink: SealedWriter) -> None:
@@ -239,7 +239,7 @@ class KeptTables:
 
 
 def _mapped(descriptor: int, size: int) -> LocationTable:
-    """Return a kept table as it lies in its file; raises `ValueError` for what is none."""
+    """Return a cached table, mapped from its file; raises `ValueError` for anything else."""
     try:
         return parse_location_table(memoryview(mmap.mmap(descriptor, size, prot=mmap.PROT_READ)), key="kept table")
     except CorruptObjectError as error:
@@ -247,10 +247,10 @@ def _mapped(descriptor: int, size: int) -> LocationTable:
 
 
 def index_disks(paths: Sequence[str], tables: KeptTables, progress: Progress | None = None) -> DiskIndex:
-    """List some disks and return their index; reads what is new on them, some files at a time.
+    """List some disks and return their index; read new files, some at a time.
 
-    A file that goes meanwhile had entries that a bookie has written to another one before, which the listing may lack: then all is listed
-    again. Raises as `list_disks`, and `StoreError` if files go each time.
+    A file that is deleted meanwhile had entries that compaction moved to another one, which the listing may lack: then list all again.
+    Raises as `list_disks`, and `StoreError` if files are deleted each time.
     """
     for _ in range(_TRIES):
         with suppress(ObjectNotFoundError):

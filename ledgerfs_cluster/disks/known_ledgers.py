@@ -1,6 +1,6 @@
-"""What is known of ledgers besides their entries: BookKeeper's metadata, and which topics list them; from ZooKeeper or a dump of it.
+"""Metadata of ledgers from ZooKeeper or a dump of it: BookKeeper's nodes, and the topics that list each ledger.
 
-Nodes are parsed when they are asked for.
+Nodes are parsed on demand.
 """
 
 from collections.abc import Iterator
@@ -29,22 +29,22 @@ _INSTANCE = "INSTANCEID"
 
 @dataclass(slots=True)
 class KnownLedgers:
-    """The ledgers of a cluster as its metadata has them; of a ledger that was read twice the later node counts.
+    """The ledgers in a cluster's metadata; if a ledger was read twice, the later node counts.
 
     Attributes
     ----------
     source
-        Where the metadata is from: a URL, or the path of a dump.
+        Source of the metadata: a URL, or the path of a dump.
     ledgers_path
-        Where BookKeeper keeps it.
+        BookKeeper's root path.
     nodes
-        {id: data of the ledger's node, and when that was made, ms since 1970 UTC}, of all ledgers.
+        {id: (data of the ledger's node, creation time of the node, ms since 1970 UTC)}, of all ledgers.
     topics
-        {managed ledger: its list}, or why that cannot be read.
+        {managed ledger: its list, or the error of reading it}.
     instance_id
         The id of the cluster; None if it has none.
     newest
-        The greatest id that the metadata has, or -1.
+        The greatest ledger id in the metadata, or -1.
 
     """
 
@@ -56,7 +56,7 @@ class KnownLedgers:
     newest: int = -1
 
     def take(self, node: Node) -> None:
-        """Take a node of any kind."""
+        """Add a node of any kind."""
         ledger_id = ledger_id_at(node.path, self.ledgers_path)
         if ledger_id is not None:
             self.nodes[ledger_id] = node.data, node.created_ms
@@ -73,15 +73,15 @@ class KnownLedgers:
                 self.newest = max([self.newest, *(info.ledger_id for info in infos)])
 
     def require_same_cluster(self, listing: DiskListing) -> None:
-        """Raise `InvalidOptionError` if this is the metadata of another cluster than that of the disks."""
+        """Raise `InvalidOptionError` if this metadata and the disks are of different clusters."""
         if None not in {listing.instance_id, self.instance_id} and listing.instance_id != self.instance_id:
             reason = f"it is of the cluster {self.instance_id}, and the disks are of {listing.instance_id}"
             raise InvalidOptionError(reason, key=f"metadata={self.source}")
 
     def may_lack(self, ledger_id: int) -> bool:
-        """Whether a ledger that the metadata does not have may have been made after it was saved, since ids ascend.
+        """Return whether a ledger missing in the metadata may have been created after it was saved, since ids ascend.
 
-        Of a dump that is not certain: it may have been deleted before. What ZooKeeper itself does not have is deleted.
+        That is uncertain for a dump: the ledger may have been deleted before. A ledger missing in ZooKeeper is deleted.
         """
         if self.source.startswith(SCHEME):
             return False
@@ -93,11 +93,11 @@ class KnownLedgers:
             return None
         data, made_ms = self.nodes[ledger_id]
         found = parse_ledger_node(data, ledger_id, key=ledger_path(ledger_id, self.ledgers_path))
-        # Pulsar's ledgers do not say when they were made: brokers take the time of the node, too.
+        # Pulsar's ledgers do not contain their creation time: use that of the node, as brokers do.
         return found if found.created_ms is not None else replace(found, created_ms=made_ms or None)
 
     def owner(self, ledger_id: int) -> str:
-        """Return whose a ledger is by its own metadata: a topic, a subscription, a schema; ``?`` if that does not tell."""
+        """Return the owner in a ledger's own metadata: a topic, a subscription, a schema; ``?`` if it has none, ``-`` without a ledger."""
         try:
             node = self.node(ledger_id)
         except CorruptMetadataError:
@@ -114,8 +114,8 @@ class KnownLedgers:
 def known_ledgers(disks: BookieDisks, progress: Progress | None = None) -> KnownLedgers | None:
     """Read the metadata of disks; None if the user names none.
 
-    Raises `NotFoundError` and `CorruptObjectError` for a dump that is none, is damaged or not finished, `BucketNotFoundError` if servers
-    have no ledgers, `AccessDeniedError`, `StoreUnreachableError`. Damaged nodes raise nothing before they are asked for.
+    Raises `NotFoundError` and `CorruptObjectError` for a missing, damaged or unfinished dump, `BucketNotFoundError` if servers have no
+    ledgers, `AccessDeniedError`, `StoreUnreachableError`. Damaged nodes raise no errors before they are used.
     """
     source = disks.metadata
     if source is None:
@@ -141,7 +141,7 @@ def known_ledgers(disks: BookieDisks, progress: Progress | None = None) -> Known
 
 
 def _require_dead(cluster: LivingCluster) -> None:
-    """Raise `InvalidOptionError` if bookies are registered: they may have, and write, what these disks do not."""
+    """Raise `InvalidOptionError` if bookies are registered: they may have entries, and write more, that these disks lack."""
     path = f"{cluster.reading.ledgers_path}/available"
     alive = [*_children(cluster, path), *_children(cluster, f"{path}/readonly")]
     alive = [name for name in alive if name != "readonly"]
@@ -160,7 +160,7 @@ def _children(cluster: LivingCluster, path: str) -> list[str]:
 
 
 def _nodes(cluster: LivingCluster) -> Iterator[Node]:
-    """Yield ledgers, then lists: what is made between the two has no entry that any list names yet."""
+    """Yield ledgers, then lists: a ledger created in between has no entry that a list counts yet."""
     walk = Walk(cluster.nodes, cluster.reading.ledgers_path)
     found = cluster.nodes.get_many([f"{cluster.reading.ledgers_path}/{_INSTANCE}"])
     yield from (node for node in found if isinstance(node, Node))

@@ -1,6 +1,6 @@
-"""Disks of bookies: entry logs and journals, read without BookKeeper, with the metadata of their ledgers where there is any.
+"""Disks of bookies: entry logs and journals, read without BookKeeper, with the metadata of their ledgers if there is any.
 
-A listing reads of the disks what is new on them. Nothing is ever written to them, and nothing locked: a bookie may run meanwhile.
+A listing reads only new files. Never writes to the disks and takes no locks: a bookie may run meanwhile.
 """
 
 from collections.abc import Callable, Iterator
@@ -56,7 +56,7 @@ class Disks(Source):
 
     @property
     def disks(self) -> BookieDisks:
-        """Their paths, and where the metadata of their ledgers is."""
+        """Their paths, and the source of their ledgers' metadata."""
         return self._place.disks
 
     @property
@@ -65,16 +65,16 @@ class Disks(Source):
         return self.disks.url
 
     def opened(self, cache_dir: str | None, on_change: Callable[[], None]) -> "Disks":  # noqa: ARG002  (readers list the disks themselves)
-        """Return the disks with an index of their own."""
+        """Return the disks with a separate index."""
         return Disks(self.disks, cache_dir)
 
     def list_ledgers(self, previous: Catalog | None, progress: Progress | None) -> Catalog:  # noqa: ARG002  (any ledger may have changed)
-        """Read the metadata, then what is new on the disks: a ledger that is closed meanwhile has all its entries there.
+        """Read the metadata, then new files on the disks: a ledger that is closed meanwhile has all its entries there.
 
         Raises `BucketNotFoundError` for a path without a disk, `InvalidOptionError` for disks, or metadata, of another cluster,
-        `AccessDeniedError`, `StoreError`, and as `ledgerfs_cluster.disks.known_ledgers.known_ledgers`. Damage raises nothing.
+        `AccessDeniedError`, `StoreError`, and as `ledgerfs_cluster.disks.known_ledgers.known_ledgers`. Damage raises no error.
         """
-        # numba, which this imports, is not needed to open a bucket.
+        # Import numba only here: opening a bucket does not need it.
         from ledgerfs_cluster.disks.found_ledgers import FoundOnDisks
 
         index, known = self._place.read(progress)
@@ -84,11 +84,11 @@ class Disks(Source):
         return found.catalog(NUMBER, path)
 
     def open_ledger(self, ref: LedgerRef) -> LedgerReader:
-        """Return a reader of one ledger; nothing is read before it is needed."""
+        """Return a reader of one ledger; reads lazily."""
         return DiskReader(self._place, ref)
 
     def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:  # noqa: ARG002
-        """Yield what is lacking, by metadata and tables alone."""
+        """Yield missing parts, from metadata and tables alone."""
         remains = remains_in(catalog, NUMBER)
         yield from lacking_findings(catalog, NUMBER)
         for trouble in remains.troubles:
@@ -108,7 +108,7 @@ class Disks(Source):
     def require_copyable(self, ref: LedgerRef, managed_ledger: str | None, state: int | None) -> None:
         """Raise `RefusedLedgerError` for a ledger of no topic, or of another one by its own metadata, and for one that is not closed."""
         if ref.managed_ledger is None:
-            # Its own metadata may name a topic that has dropped it.
+            # Its own metadata may name a topic that removed it from its ledger list.
             raise RefusedLedgerError("no topic lists the ledger", key=ref.key)
         require_same_topic(ref, managed_ledger)
         if state != LedgerState.CLOSED:
@@ -117,7 +117,7 @@ class Disks(Source):
 
 
 def check_rows(place: DiskPlace, catalog: Catalog) -> Iterator[Finding]:
-    """Yield the ledgers that lack entries, those with entries behind their end, and the stretches of files that are no records."""
+    """Yield findings for ledgers that lack entries or have some after their end, and for parts of files that are not records."""
     index = place.index()
     rows = catalog.ledgers[catalog.ledgers["layout"] == NUMBER]
     newest = own_columns(rows, OWN)["newest"]
@@ -138,9 +138,9 @@ def check_rows(place: DiskPlace, catalog: Catalog) -> Iterator[Finding]:
 
 
 def _no_records(file: ScannedFile, *, is_told: bool) -> Iterator[Finding]:
-    """Yield the stretches of a file that are no records. What lay there is named as lost by itself if metadata tells of it.
+    """Yield the parts of a file that are not records. With metadata (``is_told``) their entries are reported as lost separately.
 
-    At the end of a file it may be a record that is being written, or that a crash has cut: the bookie had not acknowledged it.
+    At the end of a file a part may be an unfinished record, from a running write or a crash: the bookie had not acknowledged it.
     """
     gaps = file.table.gaps
     for start, end in gaps[:_NAMED].tolist():

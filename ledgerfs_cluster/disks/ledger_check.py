@@ -1,4 +1,4 @@
-"""Every copy of every entry of one ledger on disks: digests, copies that differ, checksums of messages, totals."""
+"""Check every copy of every entry of one ledger on disks: digests, copies that differ, checksums of messages, totals."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -13,10 +13,10 @@ from ledgerfs_cluster.disks.reader import DiskReader, differing
 from ledgerfs_cluster.formats.bookkeeper.stored_entries import differing_copies
 
 _NAMED = 20
-"""Copies of one ledger that are named; of further ones the number is told."""
+"""Most copies of one ledger that are reported singly; the others are counted."""
 
 _SEVERITIES = {"damaged-copy": Severity.REMARK, "conflicting-copies": Severity.DAMAGE}
-"""Where all copies of an entry are damaged, it is lost, which is told of by itself."""
+"""An entry whose copies are all damaged is lost, which is a separate finding."""
 
 _COPIES = {
     "damaged-copy": "copies of entries are damaged",
@@ -26,7 +26,7 @@ _COPIES = {
 
 @dataclass(slots=True)
 class DiskCheck(ClusterCheck):
-    """The check of one ledger: run it, then read what it found (`ledgerfs.catalog.layout.LedgerCheck`)."""
+    """The check of one ledger: run it, then read its findings (`ledgerfs.catalog.layout.LedgerCheck`)."""
 
     ledger: DiskReader
     _found: Counter[str] = field(default_factory=Counter)
@@ -43,8 +43,8 @@ class DiskCheck(ClusterCheck):
         return self
 
     def _check_copies(self) -> None:
-        """Read all copies of all entries, those that nobody would read among them."""
-        # What lies behind the end is looked at as well: it may be the end that was damaged.
+        """Read all copies of all entries, also those that no read would use."""
+        # Also check entries after the end: the end itself may be damaged.
         for reading, read in self.ledger.all_copies():
             size = int(read.copies.sizes.sum())
             self.bytes += size

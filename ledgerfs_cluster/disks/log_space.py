@@ -1,4 +1,4 @@
-"""Live and dead bytes of each entry log, and what a bookie's garbage collector would free of it now."""
+"""Live and dead bytes of each entry log, and the bytes that a bookie's garbage collector would free now."""
 
 from collections.abc import Callable, Collection
 from enum import StrEnum
@@ -11,12 +11,12 @@ from ledgerfs_cluster.formats.bookkeeper.entry_log_header import LOG_HEADER_BYTE
 
 
 class Fate(StrEnum):
-    """What the garbage collector of BookKeeper 4.17 does with a log."""
+    """Action of BookKeeper 4.17's garbage collector on a log."""
 
     CURRENT = "current"
     """It is being written, and never collected."""
     UNREADABLE = "unreadable"
-    """It could not be read as a whole: it may hold more than was found, and counts as kept."""
+    """It could not be fully read: it may contain more than was found, and counts as kept."""
     DELETED = "deleted"
     """It has no live ledger: the next run deletes it."""
     MINOR = "minor"
@@ -29,11 +29,11 @@ class Fate(StrEnum):
 def space_reports(
     index: DiskIndex, minor: float, major: float, live: Collection[int], owner_of: Callable[[int], str]
 ) -> list[dict[str, Any]]:
-    """Return a report for each ledger directory, as values that JSON knows.
+    """Return a report for each ledger directory, as JSON values.
 
     ``minor`` and ``major`` are the live shares below which a bookie compacts a log (``minorCompactionThreshold``,
-    ``majorCompactionThreshold``), 0 for never; ``live`` the ids of the ledgers on the disks that are in the metadata; ``owner_of`` returns
-    whose a ledger is, in words.
+    ``majorCompactionThreshold``), 0 for never; ``live`` are the ids of the ledgers on the disks that are in the metadata; ``owner_of``
+    returns a ledger's owner, in words.
     """
     folders: dict[str, list[ScannedFile]] = {}
     for one in sorted(index.files, key=lambda one: one.file.number):
@@ -41,7 +41,7 @@ def space_reports(
             folders.setdefault(one.file.folder, []).append(one)
     found = []
     for folder, files in folders.items():
-        # The log of the greatest id is being written, and the one before it while nothing is in that yet.
+        # The log with the greatest id is being written, and the one before it while the greatest is still empty.
         current = files[-2:] if files[-1].file.size <= LOG_HEADER_BYTES else files[-1:]
         logs = [_log_report(one, (minor, major), live, owner_of, is_current=one in current) for one in files]
         sums = {name: sum(log[name] for log in logs) for name in ("size", "live_bytes", "dead_bytes")}
@@ -60,9 +60,9 @@ def _log_report(
     *,
     is_current: bool,
 ) -> dict[str, Any]:
-    """Return a log: bytes of its file, and of the entries of its ledgers, ascending, each entry with its size field.
+    """Return the report of a log: bytes of its file, and of the entries of its ledgers, ascending, each entry with its size field.
 
-    ``freed`` are bytes that the directory has less once it is collected: its compaction writes what is live again.
+    ``freed`` are the bytes that collection frees in the directory: a compaction writes live entries again.
     """
     ledgers: list[dict[str, Any]] = [
         {"ledger_id": ledger, "owner": owner_of(ledger), "bytes": stored, "is_live": ledger in live}
@@ -70,7 +70,7 @@ def _log_report(
     ]
     live_bytes = sum(ledger["bytes"] for ledger in ledgers if ledger["is_live"])
     total = sum(ledger["bytes"] for ledger in ledgers)
-    # A division of doubles, as a bookie computes it.
+    # A division of doubles, as in a bookie.
     share = live_bytes / total if total else 0.0
     if is_current:
         fate = Fate.CURRENT
@@ -95,7 +95,7 @@ def _log_report(
 
 
 def _owners(logs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the bytes of each owner, most first."""
+    """Return the bytes of each owner, largest first."""
     sums: dict[tuple[str, bool], dict[str, Any]] = {}
     for log in logs:
         for one in log["ledgers"]:

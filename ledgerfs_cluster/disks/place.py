@@ -1,4 +1,4 @@
-"""What all readers of some disks share: the index of their logs, open files, and the metadata of ledgers."""
+"""State that all readers of some disks share: the index of their logs, open files, and the metadata of ledgers."""
 
 import time
 
@@ -12,12 +12,12 @@ _YOUNG_S = 10.0
 
 
 class DiskPlace:
-    """Some disks as their readers use them. Safe in threads and after a fork; a pickle has the paths alone.
+    """Some disks as their readers use them. Thread-safe, also after a fork; a pickle has only the paths.
 
     Parameters
     ----------
     cache_dir
-        Where tables of locations are kept; None for the usual folder.
+        Folder of cached location tables; None for the usual one.
 
     """
 
@@ -36,7 +36,7 @@ class DiskPlace:
         return (type(self), (self.disks, self._cache_dir))
 
     def read(self, progress: Progress | None = None) -> tuple[DiskIndex, KnownLedgers | None]:
-        """Read the metadata, if there is any, then what is new on the disks; both are used from now on.
+        """Read the metadata, if there is any, then new files on the disks; later calls use both.
 
         Raises as `index_disks` and `known_ledgers`, and `InvalidOptionError` for the metadata of another cluster.
         """
@@ -49,13 +49,13 @@ class DiskPlace:
         return index, known
 
     def index(self) -> DiskIndex:
-        """Return the index as it was last made; it is made if it is not there. Raises as `index_disks`."""
+        """Return the last index, or create it. Raises as `index_disks`."""
         with self._lock:
             found = self._index
         return found if found is not None else self.index_now()
 
     def index_now(self, progress: Progress | None = None) -> DiskIndex:
-        """List the disks, read what is new on them, and return the index; raises as `index_disks`."""
+        """List the disks, read new files, and return the index; raises as `index_disks`."""
         index = index_disks(self.disks.paths, self._tables, progress)
         with self._lock:
             self._index, self._listed_s = index, time.monotonic()
@@ -63,15 +63,15 @@ class DiskPlace:
 
     @property
     def is_young(self) -> bool:
-        """Whether the disks were listed so short a time ago that an entry which the index lacks is lost.
+        """Whether the disks were listed so recently that an entry missing in the index is lost.
 
-        A bookie may have written it to a log that the index does not have, and deleted the one that has it: that takes it longer.
+        A bookie needs longer than that to move it to a log that the index lacks and to delete the old one.
         """
         with self._lock:
             return time.monotonic() - self._listed_s < _YOUNG_S
 
     def known(self) -> KnownLedgers | None:
-        """Return the metadata as it was last read; it is read if it was not. None without any. Raises as `known_ledgers`."""
+        """Return the metadata as last read, or read it. None without any. Raises as `known_ledgers`."""
         with self._lock:
             found = self._known
         if found is None:

@@ -1,4 +1,4 @@
-"""Reading one ledger from disks of bookies: each entry from whichever log or journal has it undamaged."""
+"""Read one ledger from disks of bookies: each entry from any log or journal with a sound copy."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from ledgerfs_cluster.disks.entries import Read
 
 _TRIES = 5
-"""How often the disks are listed again for entries that are not where they were: bookies write them to other logs, and delete these."""
+"""Retries with a new listing for entries that were moved: bookies write them to other logs, and delete the old ones."""
 
 
 class DiskReader(LedgerReader):
-    """`LedgerReader` of a ledger on disks. Safe in threads and after a fork."""
+    """`LedgerReader` of a ledger on disks. Thread-safe, also after a fork."""
 
     __slots__ = ("_digest", "_place", "ref")
 
@@ -50,18 +50,18 @@ class DiskReader(LedgerReader):
 
     @property
     def stream(self) -> Stream:
-        """All ledgers on disks are streamed in the same way."""
+        """The stream for all ledgers on disks."""
         return stream_disks
 
     def cuts(self) -> Cuts:
-        """Return entries some MiB apart."""
+        """Return split points, some MiB apart."""
         between = entries_between_cuts(self.ref.entries, self.ref.length, CUT_BYTES)
         return np.arange(0, self.ref.entries, between, dtype=np.int64)
 
     def batches(self, first: int, last: int, on_damage: OnDamage | None = None) -> "Iterator[EntryBatch]":
-        """Yield the same entries in whole buffers; with ``on_damage``, which is told, damaged and lost ones are left out.
+        """Yield the entries in whole buffers; ``on_damage`` receives damaged and lost ones instead.
 
-        Raises `EntryRangeError`, `CorruptLedgerError` (no disk has an entry undamaged), `StoreError`, `AccessDeniedError`.
+        Raises `EntryRangeError`, `CorruptLedgerError` (no disk has a sound copy of an entry), `StoreError`, `AccessDeniedError`.
         """
         if not 0 <= first <= last <= self.last_entry:
             raise EntryRangeError(
@@ -87,7 +87,7 @@ class DiskReader(LedgerReader):
                 return
 
     def all_copies(self) -> "Iterator[tuple[EntryReading, Read]]":
-        """Yield all copies of all entries, those behind the ledger's end among them, and what tells their places; raises as `batches`."""
+        """Yield all copies of all entries, also after the ledger's end, each with a reading for `place_of`; raises as `batches`."""
         first = tries = 0
         while True:
             try:
@@ -113,19 +113,19 @@ class DiskReader(LedgerReader):
                     raise CorruptLedgerError(differing(entry, self.ref.ledger_id), key=path, offset=offset)
 
     def _list_again(self, tries: int, error: ObjectNotFoundError) -> None:
-        """List the disks again, unless that did not help ``tries`` times."""
+        """List the disks again; raises `StoreError` after `_TRIES` listings without progress."""
         if tries > _TRIES:
             reason = "entry logs were deleted each time that they were read; try again"
             raise StoreError(reason, key=self.ref.key) from error
         self._place.index_now()
 
     def reread(self) -> None:
-        """Do nothing: nothing of what is read is kept."""
+        """Do nothing: no bytes are cached."""
 
     def metadata(self) -> LedgerMetadata | None:
         """Return BookKeeper's metadata, None without any; raises as `ledgerfs_cluster.disks.known_ledgers.known_ledgers`.
 
-        Of a ledger that is not closed, as if it ended at its last entry here, but not closed, unless its end is that of a recovery.
+        For a ledger that is not closed, add its last entry here as its end; it counts as closed only if its end is that of a recovery.
         """
         node = self.node()
         if node is None:
@@ -141,7 +141,7 @@ class DiskReader(LedgerReader):
         return None if known is None else known.node(self.ref.ledger_id)
 
     def describe(self) -> dict[str, Any]:
-        """Return ledger metadata, and in which files its entries are."""
+        """Return ledger metadata, and the files with the ledger's entries."""
         metadata = self.metadata()
         index = self._place.index()
         copies = index.copies(self.ref.ledger_id, 0, self.last_entry)
@@ -160,12 +160,12 @@ class DiskReader(LedgerReader):
         }
 
     def reading(self) -> EntryReading:
-        """Return what reads entries by the present index; raises as `batches`."""
+        """Return a reader of entries with the current index; raises as `batches`."""
         entry_bytes = max(1, self.length // max(1, self.ref.entries))
         return EntryReading(self._place.index(), self.ref.ledger_id, self.digest(), entry_bytes)
 
     def digest(self) -> Digest:
-        """Return what entries are checked with; raises as `metadata`, and `CorruptLedgerError` if nothing fits."""
+        """Return the digest for checking entries; raises as `metadata`, and `CorruptLedgerError` if none fits."""
         if self._digest is None:
             node = self.node() if self._place.disks.metadata is not None else None
             digest = node.digest if node is not None else None
@@ -184,12 +184,12 @@ class DiskReader(LedgerReader):
 
 
 def differing(entry: int, ledger_id: int) -> str:
-    """Return what is said of a sound copy of an entry that differs from another one."""
+    """Return the message about a sound copy of an entry that differs from another one."""
     return f"a copy of entry {entry} of ledger {ledger_id} differs from another one, and the digests of both fit"
 
 
 def lost_error(lost: Lost, key: str) -> CorruptLedgerError:
-    """Return the error for entries that no disk gives; it names the first damaged copy, if there is one."""
+    """Return the error for entries without a sound copy; it names the first damaged copy, if there is one."""
     if not lost.damaged:
         return CorruptLedgerError(f"entry {lost.first} is on none of the given disks", key=key)
     path, offset = lost.damaged[0]
@@ -200,7 +200,7 @@ def lost_error(lost: Lost, key: str) -> CorruptLedgerError:
 
 
 def stream_disks(spans: "Sequence[Span]") -> "Iterator[tuple[int, EntryBatch]]":
-    """Read spans of ledgers one after the other (`ledgerfs.catalog.reader.Stream`); the system reads ahead by itself."""
+    """Read spans of ledgers one after the other (`ledgerfs.catalog.reader.Stream`); the operating system reads ahead."""
     for number, span in enumerate(spans):
         for batch in span.ledger.batches(span.first, span.last, span.on_damage):
             yield number, batch

@@ -1,4 +1,4 @@
-"""Reading bytes of files on disks, which may fail in places: `os.pread`, never a mapping, whose reader an error of the disk would kill."""
+"""Read bytes of files on failing disks: with `os.pread`, not a memory mapping, where a disk error would kill the process."""
 
 import io
 import os
@@ -10,7 +10,7 @@ from ledgerfs.errors import AccessDeniedError, ObjectNotFoundError, StoreError
 from ledgerfs.formats.array_types import Bytes
 
 UNREADABLE = 0xFF
-"""Instead of each byte that a disk does not give: it is neither a record's nor padding, so it is told of as what is no record."""
+"""In place of each unreadable byte: it is neither a record nor padding, so it is reported as not a record."""
 
 _PIECE = 1 << 16
 
@@ -28,17 +28,17 @@ def open_to_read(path: str) -> io.FileIO:
 
 
 OnError = Callable[[int, OSError], None]
-"""Called with the offset of a piece that cannot be read, and why."""
+"""Called with the offset of an unreadable piece, and its error."""
 
 
 def read_into(descriptor: int, target: Bytes, offset: int, on_error: OnError = lambda *_: None) -> int:
-    """Fill ``target`` from byte ``offset`` of a file on, and return how many bytes there were; what cannot be read is `UNREADABLE`."""
+    """Fill ``target`` from byte ``offset`` of a file on, and return the number of bytes; unreadable ones become `UNREADABLE`."""
     done = 0
     while done < target.size:
         try:
             count = os.preadv(descriptor, [target[done:].data], offset + done)
         except OSError:
-            # An error of the disk: the rest of this range is read in pieces, of which others may be sound.
+            # A disk error: read the rest of this range in pieces, of which some may be sound.
             return done + _read_pieces(descriptor, target[done:], offset + done, on_error)
         if count == 0:
             break
@@ -61,5 +61,5 @@ def _read_pieces(descriptor: int, target: Bytes, offset: int, on_error: OnError)
 
 
 def empty_bytes(size: int) -> Bytes:
-    """Return bytes that are not set."""
+    """Return uninitialized bytes."""
     return np.empty(size, np.uint8)

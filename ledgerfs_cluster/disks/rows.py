@@ -1,4 +1,4 @@
-"""Ledgers on disks as rows of a catalog (`ledgerfs.catalog.layouts_known.LayoutRows`), with the columns of their own."""
+"""Ledgers on disks as rows of a catalog (`ledgerfs.catalog.layouts_known.LayoutRows`), with this layout's own columns."""
 
 from typing import Any
 
@@ -14,10 +14,10 @@ __all__ = ["IS_WRITABLE", "KEPT_TABLES", "NAME", "NUMBER", "kept", "key_of_missi
 NAME, NUMBER = "bookie", 3
 
 CUT_BYTES = 8 << 20
-"""Bytes between entries at which reading begins at little cost: every entry does; fewer are quicker to handle."""
+"""Bytes between split points: reading can begin at any entry, but fewer points are quicker to handle."""
 
 OWN = np.dtype([("newest", "<i8"), ("_", f"V{OWN_BYTES - 8}")])
-"""What only this layout knows of a ledger: the greatest id of an entry that is there, which may be behind the end of an open one."""
+"""This layout's own column: the greatest id of an existing entry, which may be after the end of an open ledger."""
 
 
 def pack_own(newest: int) -> bytes:
@@ -31,8 +31,8 @@ def objects_of(
     managed_ledger: str | None,  # noqa: ARG001  (ledgers are named by their ids)
     place: str,
 ) -> tuple[tuple[str, ObjectStat], ...]:
-    """Return what stands for a ledger: its node.
+    """Return the object that stands for a ledger: its node.
 
-    Its version is the id of the last entry that was there: what is before that never changes.
+    Its version is the id of the last existing entry: earlier entries never change.
     """
     return (("ledger", ObjectStat(ledger_path(row[2], place), row[11], row[16], str(row[10]))),)

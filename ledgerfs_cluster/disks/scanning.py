@@ -1,4 +1,4 @@
-"""Finding the entries of one log or journal: all of it is read once, in windows."""
+"""Find the entries of one log or journal: read all of it once, in windows."""
 
 import os
 from dataclasses import dataclass, replace
@@ -26,12 +26,12 @@ from ledgerfs_cluster.formats.bookkeeper.log_records import (
 )
 
 WINDOW_BYTES = 64 << 20
-"""Read at once; a multiple of the blocks that padding fills."""
+"""Bytes of a window; a multiple of the blocks that padding fills."""
 
 _BLOCK = 4096
 _MOST_MAP_BYTES = 256 << 20
 _LEAST_ENTRY_BYTES = 32
-"""Of the header of an entry: what is shorter, such as a damaged size, was none."""
+"""The header of an entry, bytes: anything shorter, such as a damaged size, was not an entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class ScannedFile:
     Attributes
     ----------
     file
-        As it was when it was listed; what was written to it since may be in the table, too.
+        As of its listing; the table may also contain entries that were written since.
     trouble
-        Why the file is not what its name says, or is read only in part; None if nothing is wrong with it.
+        Error of a file that is damaged, or only read in part; None if it is sound.
 
     """
 
@@ -55,7 +55,7 @@ class ScannedFile:
     def may_hide_entries(self) -> bool:
         """Whether more entries may have been acknowledged than are in the table.
 
-        What a file ends with may be a record that was being written, which is not acknowledged yet.
+        A gap at the end of a file may be a record that was being written, which is not acknowledged yet.
         """
         gaps = self.table.gaps
         inside = gaps[gaps[:, 1] < self.table.end]
@@ -65,7 +65,7 @@ class ScannedFile:
 def scan_file(file: DiskFile, most_bytes: int = MOST_ENTRY_BYTES) -> ScannedFile:
     """Read a file; no entry is larger than ``most_bytes``.
 
-    Raises `ObjectNotFoundError` if it is gone; all else that is wrong with it is told.
+    Raises `ObjectNotFoundError` if it is gone; `ScannedFile.trouble` has any other error.
     """
     with open_to_read(file.path) as opened:
         descriptor = opened.fileno()
@@ -85,7 +85,7 @@ def scan_file(file: DiskFile, most_bytes: int = MOST_ENTRY_BYTES) -> ScannedFile
 
 
 def _begin(file: DiskFile, descriptor: int, size: int) -> tuple[int, EntryLogHeader | None, LedgerfsError | None]:
-    """Return where the first record may be, the header of a log, and what is wrong; what has a wrong header is searched all the same."""
+    """Return the position of the first record, the header of a log, and the error; a file with a wrong header is scanned as well."""
     if size == 0:
         return 0, None, None
     room = empty_bytes(LOG_HEADER_BYTES)
@@ -99,20 +99,20 @@ def _begin(file: DiskFile, descriptor: int, size: int) -> tuple[int, EntryLogHea
 
 
 def _has_nothing_between(table: LocationTable, end: int) -> bool:
-    """Whether a log's entries follow each other from its header to ``end``, or to a stretch before that which is no record."""
+    """Return whether a log's entries follow each other from its header to ``end``, or to a gap just before it."""
     if table.gaps.size and table.gaps[-1, 1] == end:
         end = int(table.gaps[-1, 0])
     return LOG_HEADER_BYTES + 4 * table.sizes.size + int(table.sizes.sum(dtype=np.int64)) == end
 
 
 def _lost(file: DiskFile, descriptor: int, table: LocationTable, header: EntryLogHeader) -> CorruptLogError | None:
-    """Return what a log had, and has no more; None if nothing tells of any."""
+    """Return the error for entries that a log has lost; None if no loss is visible."""
     lacking = _lacking(file, descriptor, table, header) if header.has_map else None
     return lacking or _emptied(file, descriptor, table, header)
 
 
 def _lacking(file: DiskFile, descriptor: int, table: LocationTable, header: EntryLogHeader) -> CorruptLogError | None:
-    """Return what a log that was ended lacks by its own map of ledgers; None if it has all of it."""
+    """Return the error for entries of a finished log's ledgers map that are missing; None if all are found."""
     try:
         room = empty_bytes(min(_MOST_MAP_BYTES, max(0, os.fstat(descriptor).st_size - header.map_at)))
         told = parse_ledgers_map(room[: read_into(descriptor, room, header.map_at)].data, header, key=file.path)
@@ -127,9 +127,9 @@ def _lacking(file: DiskFile, descriptor: int, table: LocationTable, header: Entr
 
 
 def _emptied(file: DiskFile, descriptor: int, table: LocationTable, header: EntryLogHeader) -> CorruptLogError | None:
-    """Return where a log has zeros instead of entries, as a copy has of what a failing disk did not give; None if it has none.
+    """Return the error for zeros in place of entries, as in a copy from a failing disk; None if there are none.
 
-    Entries follow each other, and zeros are passed over in a walk. A writer of direct I/O fills up to a multiple of a block.
+    Entries follow each other, and a scan skips zeros. A writer with direct I/O pads to a multiple of a block.
     """
     if _has_nothing_between(table, header.map_at if header.has_map else table.end):
         return None
@@ -146,7 +146,7 @@ def _emptied(file: DiskFile, descriptor: int, table: LocationTable, header: Entr
 
 
 def _is_zero(descriptor: int, begin: int, end: int) -> bool:
-    """Whether all bytes of a stretch are zero."""
+    """Return whether all bytes of a range are zero."""
     room = empty_bytes(min(end - begin, 1 << 20))
     while begin < end:
         count = read_into(descriptor, room[: min(room.size, end - begin)], begin)
@@ -159,7 +159,7 @@ def _is_zero(descriptor: int, begin: int, end: int) -> bool:
 def _scanned(
     kind: FileKind, descriptor: int, places: tuple[int, int], on_error: OnError, most_bytes: int
 ) -> LogRecords:
-    """Scan a file from a place on, up to another one."""
+    """Scan a file between two positions."""
     start, size = places
     found: list[LogRecords] = []
     window = max(WINDOW_BYTES, -(-least_window_bytes(most_bytes) // _BLOCK) * _BLOCK)
@@ -173,7 +173,7 @@ def _scanned(
         records = scan_records(
             buffer[:count], at - offset, most_bytes, is_journal=is_journal, is_end=is_end, in_gap=in_gap, asked=asked
         )
-        # A window of padding alone says that it is filled as far as it begins: bookies write over the zeros before that, too.
+        # A window of only padding counts as filled up to its start: keep the earlier value, since bookies overwrite zeros before it, too.
         is_filled = not found or records.filled_to > at - offset
         moved = _moved(records, offset)
         found.append(moved if is_filled else replace(moved, filled_to=found[-1].filled_to))
@@ -205,7 +205,7 @@ def _all_of(parts: list[LogRecords]) -> LogRecords:
 
 
 def _joined_gaps(gaps: Int64) -> Int64:
-    """Join gaps of which one ends where the next one begins: windows cut them."""
+    """Join gaps that touch: windows split them."""
     if len(gaps) < 2:
         return gaps
     begins = np.append(True, gaps[1:, 0] != gaps[:-1, 1])

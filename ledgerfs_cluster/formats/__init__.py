@@ -1,1 +1,1 @@
-"""Bytes and values of BookKeeper, managed ledgers and schemas as they lie in a cluster; no I/O."""
+"""Stored formats of BookKeeper, managed ledgers and schemas: bytes to values and back; no I/O."""

@@ -1,7 +1,7 @@
-"""Schemas as Pulsar itself keeps them: a locator in ZooKeeper, and an entry of BookKeeper for each version (``docs/formats/schemas.md``).
+"""Schemas as stored by Pulsar: a locator in ZooKeeper, and an entry in BookKeeper for each version (``docs/formats/schemas.md``).
 
-Here are all versions, also those that a soft deletion hides from the admin API and from Pulsar's own clients. BookKeeper has the parts of a
-KEY_VALUE schema one after the other with their sizes; the admin API tells and takes text, JSON with both in it.
+These include versions that a soft deletion hides from the admin API and from Pulsar's clients. BookKeeper stores the parts of a KEY_VALUE
+schema one after the other with their sizes; the admin API uses JSON text with both parts.
 """
 
 import hashlib
@@ -30,14 +30,14 @@ _NEVER_STORED = frozenset({"NONE", "BYTES"})
 
 @dataclass(frozen=True, slots=True)
 class StoredVersion:
-    """Where one version of a topic's schema is.
+    """Position of one version of a topic's schema.
 
     Attributes
     ----------
     version
-        Its number, as messages carry it; deletions have numbers, too.
+        Its number, as in messages; deletions have numbers, too.
     position
-        The entry of BookKeeper that has it.
+        Its entry in BookKeeper.
     hash
         SHA-256 of the schema's data; empty for a deletion.
 
@@ -49,9 +49,9 @@ class StoredVersion:
 
 
 def locator_path(topic: str, *, root: str = ROOT) -> str:
-    """Return the path of the locator of a topic, which its partitions share; raises `InvalidNameError` as `schema_owner` does.
+    """Return the path of the locator of a topic, shared by its partitions; raises `InvalidNameError` as `schema_owner`.
 
-    Of a legacy name its cluster is left out, as Pulsar does it.
+    Omits the cluster of a legacy name, as Pulsar does.
     """
     owner = schema_owner(topic)
     return "/".join([root, owner.tenant, owner.namespace, owner.encoded_topic])
@@ -60,8 +60,8 @@ def locator_path(topic: str, *, root: str = ROOT) -> str:
 def parse_locator(data: bytes, *, key: str) -> tuple[StoredVersion, ...]:
     """Parse the value of a locator; return its versions by ascending number.
 
-    Raises `CorruptMetadataError`, naming ``key``, for bytes that are no locator, versions without a number or place, and a number that is
-    given twice, with two places.
+    Raises `CorruptMetadataError` with ``key`` for other bytes, for versions without a number or position, and for a number with two
+    positions.
     """
     try:
         record = SchemaLocatorRecord.FromString(data)
@@ -80,9 +80,9 @@ def parse_locator(data: bytes, *, key: str) -> tuple[StoredVersion, ...]:
 def parse_stored_schema(data: bytes, *, key: str, version: int) -> SchemaVersion:
     """Parse the payload of a schema's entry; a deletion has type NONE and no data.
 
-    The number of the version is ``version``, as the locator tells it.
+    ``version`` is the number in the locator.
 
-    Raises `CorruptMetadataError`, naming ``key``, for bytes that are no schema, and `UnsupportedFormatError` for a type that is none of
+    Raises `CorruptMetadataError` with ``key`` for bytes that are not a schema, and `UnsupportedFormatError` for a type that is not in
     `TYPE_NUMBERS`.
     """
     try:
@@ -115,9 +115,9 @@ def _text(data: bytes) -> str:
 
 
 def told_text(schema: SchemaInfo) -> str:
-    """Return the definition as it is posted.
+    """Return the definition as clients post it.
 
-    Raises `InvalidSchemaError` for one that is lost, of a type that brokers do not store, not UTF-8, or not what its type says.
+    Raises `InvalidSchemaError` for one that is lost, of a type that brokers do not store, not UTF-8, or does not match its type.
     """
     if schema.unreadable:
         raise InvalidSchemaError(schema.unreadable)
@@ -125,13 +125,13 @@ def told_text(schema: SchemaInfo) -> str:
         raise InvalidSchemaError(f"brokers take no schema of the type {schema.type}")
     if schema.type == "KEY_VALUE":
         parts = key_value_schema(schema)
-        # Each part as it is written, since brokers keep numbers as they are written, too.
+        # Keep each part as written: brokers keep numbers as written, too.
         return f'{{"key":{_part(parts.key)},"value":{_part(parts.value)}}}'
     return _definition(schema)
 
 
 def has_hash(schema: SchemaInfo, wanted: bytes) -> bool:
-    """Whether a schema is the one of which a locator has the SHA-256, also if it is in the words of the API."""
+    """Return whether a schema, in the stored form or in that of the API, has a locator's SHA-256."""
     if hashlib.sha256(schema.data).digest() == wanted:
         return True
     if schema.type != "KEY_VALUE":
@@ -143,12 +143,12 @@ def has_hash(schema: SchemaInfo, wanted: bytes) -> bool:
 
 
 def is_as_registered(schema: SchemaInfo, told: SchemaInfo) -> bool:
-    """Whether a broker has a schema as it was posted: with all properties, however its text is set."""
+    """Return whether a broker's schema equals the posted one: the same properties, and the same definition in any formatting."""
     return schema.properties == told.properties and schema.means_the_same(told)
 
 
 def _stored_pair(schema: SchemaInfo) -> bytes:
-    """Return the parts of a KEY_VALUE schema as brokers store them, who set the text of each without blanks."""
+    """Return the parts of a KEY_VALUE schema as brokers store them, as JSON without whitespace."""
     parts = key_value_schema(schema)
     texts = [_compact(_part(one)).encode() for one in (parts.key, parts.value)]
     return b"".join(struct.pack(">i", len(text)) + text for text in texts)
@@ -159,7 +159,7 @@ def _compact(part: str) -> str:
 
 
 def _part(schema: SchemaInfo) -> str:
-    """Return what stands for a part: its definition, which is JSON, or an empty text for one that has none."""
+    """Return the JSON of a part: its definition, or an empty text if it has none."""
     text = _definition(schema)
     try:
         # Clients write null for primitives, which have no definition.

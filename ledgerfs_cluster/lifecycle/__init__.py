@@ -1,5 +1,5 @@
-"""All topics of a cluster over time: what policies want, what of it is due, and doing it so that no message is lost.
+"""Apply policies to all topics of a cluster over time: decide what is due, and do it without losing a message.
 
-ledgerfs offloads, and deletes only what nothing names (`acting/`); brokers delete what topics list (`brokers/`). `planning/planning.py` is
-where to begin: `plan_of` makes a plan of a survey, and `service/service.py` carries it out.
+ledgerfs offloads, and deletes only orphans (`acting/`); brokers delete ledgers that topics list (`brokers/`). Begin with
+`planning/planning.py`: `plan_of` makes a plan from a snapshot, and `service/service.py` carries it out.
 """

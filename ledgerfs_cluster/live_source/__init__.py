@@ -1,1 +1,1 @@
-"""Ledgers of a living cluster: listed in ZooKeeper, read from bookies while they are there, and from their bucket otherwise."""
+"""Ledgers of a live cluster: listed in ZooKeeper, read from bookies while they have them, otherwise from the bucket."""

@@ -1,4 +1,4 @@
-"""What all readers of one living cluster share: its lists of ledgers, connections to its bookies, and the stores of its buckets."""
+"""State that all readers of one live cluster share: ledger lists, connections to bookies, and the stores of its buckets."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -32,21 +32,21 @@ if TYPE_CHECKING:
 
 
 _LISTS = 64
-"""Ledger lists that are kept, each at most some thousand ledgers."""
+"""Number of cached ledger lists, each of at most some thousand ledgers."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredLedger:
-    """A ledger as BookKeeper's metadata has it now.
+    """A ledger in BookKeeper's current metadata.
 
     Attributes
     ----------
     node
-        With the time at which its node was made as its creation, where it tells none: brokers take that, too.
+        The ledger's metadata; its creation time is that of its ZooKeeper node if it has none, as in brokers.
     version
-        Of its node; deleting the ledger takes it.
+        Version of its node; deleting the ledger requires it.
     made_ms
-        When its node was made, ms since 1970 UTC by ZooKeeper's clock.
+        Creation of its node, ms since 1970 UTC by ZooKeeper's clock.
 
     """
 
@@ -61,14 +61,14 @@ class StoredLedger:
 
 
 class UnlistedTopic(NamedTuple):
-    """A managed ledger whose list cannot be read, and why."""
+    """A managed ledger whose list cannot be read, and the error."""
 
     name: str
     error: CorruptMetadataError
 
 
 class ListedTopic(NamedTuple):
-    """A managed ledger, its list, and when the list was last changed, ms since 1970 UTC."""
+    """A managed ledger, its list, and the list's last change, ms since 1970 UTC."""
 
     name: str
     info: ManagedLedgerInfo
@@ -76,9 +76,9 @@ class ListedTopic(NamedTuple):
 
 
 def managed_ledger_names(nodes: Nodes) -> list[str]:
-    """Return the names of all managed ledgers, such as ``tenant/namespace/persistent/topic``; what is deleted meanwhile is left out.
+    """Return the names of all managed ledgers, such as ``tenant/namespace/persistent/topic``, without those deleted meanwhile.
 
-    Raises `BucketNotFoundError` where there is no place for any, and the errors of ZooKeeper.
+    Raises `BucketNotFoundError` if their root node is missing, and the errors of ZooKeeper.
     """
     found = managed_ledger_paths(nodes)
     if not found:
@@ -96,7 +96,7 @@ def managed_ledger_names(nodes: Nodes) -> list[str]:
 def listed_topics(
     nodes: Nodes, names: list[str], progress: Progress | None = None
 ) -> Iterator[ListedTopic | UnlistedTopic]:
-    """Yield each managed ledger that is still there with its list, or why that cannot be read; raises the errors of ZooKeeper."""
+    """Yield each managed ledger that still exists with its list, or the error of reading it; raises the errors of ZooKeeper."""
     asked = (managed_ledger_path(name) for name in names)
     for number, (name, node) in enumerate(zip(names, nodes.get_many(asked), strict=True), 1):
         if progress is not None and (number % 256 == 0 or number == len(names)):
@@ -112,16 +112,16 @@ def listed_topics(
 
 
 def listed_topic(nodes: Nodes, name: str) -> ListedTopic:
-    """Return one managed ledger as it is listed now; raises `ObjectNotFoundError`, `CorruptMetadataError` and those of ZooKeeper."""
+    """Return one managed ledger with its current list; raises `ObjectNotFoundError`, `CorruptMetadataError` and those of ZooKeeper."""
     node = nodes.get(managed_ledger_path(name))
     return ListedTopic(name, list_of_ledgers(node), node.changed_ms)
 
 
 class ClusterAccess:
-    """A live cluster as its readers use it. Safe in threads and after a fork. All but `known_ledger` reads ZooKeeper at each call.
+    """A live cluster as its readers use it. Thread-safe, also after a fork. All methods but `known_ledger` read ZooKeeper at each call.
 
-    ``expire`` has the cluster listed again when it is next used, ``is_stopping`` returns whether reads of bookies stop that wait for their
-    rate; pickles have neither.
+    ``expire`` requests a new listing at the next use, ``is_stopping`` returns whether to stop reads that wait for the bookies' rate;
+    pickles contain neither.
     """
 
     __slots__ = ("_lists", "_lock", "_offloaded", "cluster", "expire", "is_stopping", "traffic")
@@ -145,39 +145,39 @@ class ClusterAccess:
 
     @property
     def reading(self) -> LiveReading:
-        """How its topics are to be read."""
+        """Options for reading its topics."""
         return self.cluster.reading
 
     @property
     def pool(self) -> BookiePool:
-        """The connections to bookies that this process has."""
+        """Connections of this process to bookies."""
         return shared_pool(self.reading.timeout_s, self.reading.bookie_rate)
 
     @property
     def offloaded(self) -> "OffloadedCopies":
         """The ledgers in its buckets."""
         if self._offloaded is None:
-            # Stores of buckets, and the layout that reads them, are not needed for ledgers of bookies.
+            # Ledgers in BookKeeper do not need stores of buckets and the layout that reads them.
             from ledgerfs_cluster.live_source.offloaded_copies import OffloadedCopies
 
             self._offloaded = OffloadedCopies(self.reading)
         return self._offloaded
 
     def path_of(self, ledger_id: int) -> str:
-        """Return where the metadata of a ledger is."""
+        """Return the path of a ledger's metadata."""
         return ledger_path(ledger_id, self.reading.ledgers_path)
 
     def stored(self, ledger_id: int) -> StoredLedger:
-        """Return a ledger as it is now; raises `ObjectNotFoundError` (deleted), `CorruptMetadataError`, and the errors of ZooKeeper."""
+        """Return a ledger's current metadata; raises `ObjectNotFoundError` (deleted), `CorruptMetadataError`, and those of ZooKeeper."""
         path = self.path_of(ledger_id)
         node = self.cluster.nodes.get(path)
         ledger = parse_ledger_node(node.data, ledger_id, key=path)
-        # Pulsar's ledgers do not say when they were made: brokers take the time of the node, too.
+        # Pulsar's ledgers do not contain their creation time: use that of the node, as brokers do.
         made = ledger if ledger.created_ms is not None else replace(ledger, created_ms=node.created_ms)
         return StoredLedger(made, node.version, node.created_ms)
 
     def listed_ledger(self, managed_ledger: str, ledger_id: int) -> LedgerInfo:
-        """Return how a topic lists one of its ledgers now; raises `StaleObjectError` if it does not any more, and as `listed_topic`."""
+        """Return a topic's current record of a ledger; raises `StaleObjectError` if the topic no longer lists it, and as `listed_topic`."""
         try:
             found = listed_topic(self.cluster.nodes, managed_ledger).info.ledgers
         except ObjectNotFoundError:
@@ -191,9 +191,9 @@ class ClusterAccess:
         raise StaleObjectError(reason, key=self.path_of(ledger_id))
 
     def known_ledger(self, ref: LedgerRef) -> LedgerInfo | None:
-        """Return how the topic listed a ledger when its list was last read here; None unless the catalog has the same copy of it.
+        """Return a topic's record of a ledger as last read here; None unless the catalog has the same copy of it.
 
-        It may be out of date: only where a first read is tried may depend on it.
+        It may be outdated: use it only to choose the first place to try.
         """
         with self._lock:
             info = self._lists.get(ref.managed_ledger or "", {}).get(ref.ledger_id)

@@ -1,4 +1,4 @@
-"""Closed ledgers of BookKeeper, whole, to be copied elsewhere."""
+"""Read whole closed ledgers from BookKeeper, to copy them elsewhere."""
 
 from collections.abc import Callable, Iterator
 
@@ -12,9 +12,9 @@ __all__ = ["ClosedLedgers", "StoredLedger"]
 
 
 class ClosedLedgers:
-    """The closed ledgers of one living cluster. Safe in threads and after a fork; reads only, and fences nothing.
+    """The closed ledgers of one live cluster. Thread-safe, also after a fork; only reads, without fencing.
 
-    Reads that wait for the rate of bookies raise `StoppedError` once ``is_stopping`` returns True.
+    Reads that wait for the bookies' rate raise `StoppedError` once ``is_stopping`` returns True.
     """
 
     __slots__ = ("_access",)
@@ -24,19 +24,19 @@ class ClosedLedgers:
 
     @property
     def ledgers_path(self) -> str:
-        """Where BookKeeper has its metadata."""
+        """BookKeeper's root path."""
         return self._access.reading.ledgers_path
 
     def path_of(self, ledger_id: int) -> str:
-        """Return where the node of a ledger is."""
+        """Return the path of a ledger's node."""
         return self._access.path_of(ledger_id)
 
     def found(self, ledger_id: int) -> StoredLedger:
-        """Return a ledger, closed or not, as it is now; raises as `ClusterAccess.stored`."""
+        """Return a ledger's current metadata, closed or not; raises as `ClusterAccess.stored`."""
         return self._access.stored(ledger_id)
 
     def require_last_entry(self, ledger: StoredLedger) -> None:
-        """Have a bookie give the last entry of a closed ledger, if it has any: its node may be there, and its entries be collected.
+        """Read the last entry of a closed ledger, if it has any: its node may exist although bookies collected its entries.
 
         Raises `CorruptLedgerError` if no bookie has it undamaged, `StoreUnreachableError`, and the errors of ZooKeeper.
         """
@@ -48,10 +48,10 @@ class ClosedLedgers:
             raise CorruptLedgerError(f"no bookie gives entry {node.last_entry}", key=self.path_of(node.ledger_id))
 
     def batches(self, ledger: StoredLedger) -> Iterator[EntryBatch]:
-        """Yield all entries of a closed ledger, each with its digest verified, and compare them with its metadata.
+        """Yield all entries of a closed ledger, with verified digests, and compare their totals with its metadata.
 
-        Raises `RefusedLedgerError` for a ledger that is not closed, `CorruptLedgerError` for entries that no bookie has undamaged and for
-        bytes that do not add up to the ledger's length, `ObjectNotFoundError` if it is deleted meanwhile, `StoreUnreachableError`.
+        Raises `RefusedLedgerError` for a ledger that is not closed, `CorruptLedgerError` for entries without a sound copy on bookies and
+        for bytes that do not add up to the ledger's length, `ObjectNotFoundError` if it is deleted meanwhile, `StoreUnreachableError`.
         """
         node = ledger.node
         if not node.is_closed:

@@ -1,10 +1,10 @@
-"""Schemas as a living cluster itself keeps them: which versions there are tells ZooKeeper, what they say an entry of BookKeeper for each.
+"""Schemas as stored by a live cluster: locators in ZooKeeper list the versions, BookKeeper has an entry for each.
 
-These are all versions, also those that a soft deletion hides from the admin API and from Pulsar's own clients. A version whose entry is
-lost is there as one that cannot be read: whoever needs it is told why.
+These include versions that a soft deletion hides from the admin API and from Pulsar's clients. A version whose entry is lost is returned as
+unreadable, with the reason.
 
-Each call asks the cluster anew, and raises `CorruptMetadataError` (a locator that is none), `StaleObjectError` (schemas that change again
-and again while they are read) and the errors of ZooKeeper and bookies: `StoreUnreachableError`, `AccessDeniedError`.
+Each call reads the cluster again, and raises `CorruptMetadataError` (a damaged locator), `StaleObjectError` (schemas that keep changing
+while they are read) and the errors of ZooKeeper and bookies: `StoreUnreachableError`, `AccessDeniedError`.
 """
 
 from dataclasses import replace
@@ -30,23 +30,23 @@ from ledgerfs_cluster.formats.stored_schema import (
 from ledgerfs_cluster.live_source.access import ClusterAccess
 
 _TRIES = 6
-"""How often the schemas of a topic are read again that change while they are read."""
+"""Most reads of a topic's schemas that change while they are read."""
 
 _THREADS = 8
 _NAMES = 3
-"""Names of a locator: tenant, namespace, topic."""
+"""Levels of folders above locators, with their own: tenant, namespace, topic."""
 
 _EXPECTED_BYTES = 4096
-"""Bytes of a schema's entry, about."""
+"""Approximate size of a schema's entry, bytes."""
 
 _LOST = (ObjectNotFoundError, CorruptObjectError, UnsupportedFormatError)
-"""What is wrong with one version alone, and for good."""
+"""Permanent errors of one version alone."""
 
 
 def schema_versions(access: ClusterAccess, topic: str) -> tuple[SchemaVersion, ...]:
-    """Return all versions of a topic, deletions among them, ascending by number; raises `InvalidNameError`, too.
+    """Return all versions of a topic, with deletions, ascending by number; raises `InvalidNameError`, too.
 
-    They are read again until none is missing, or none of those that are was only just deleted.
+    Reads again until no version is unreadable, or the locator did not change in between.
     """
     path = locator_path(topic)
     before: tuple[object, ...] = ()
@@ -60,7 +60,7 @@ def schema_versions(access: ClusterAccess, topic: str) -> tuple[SchemaVersion, .
         found = tuple(
             map(read, stored) if len(stored) == 1 else ordered_map(read, stored, _THREADS, "ledgerfs-schemas")
         )
-        # A locator that is deleted and made anew may say the same as before.
+        # A locator that was deleted and created again may have the same data.
         now = (locator.created_ms, locator.version, locator.data)
         if now == before or not any(one.schema.unreadable for one in found):
             return found
@@ -69,7 +69,7 @@ def schema_versions(access: ClusterAccess, topic: str) -> tuple[SchemaVersion, .
 
 
 def schema_topics(access: ClusterAccess) -> list[str]:
-    """Return the names of all topics that have schemas, sorted; what is stored under no topic's name is no topic's."""
+    """Return the names of all topics with schemas, sorted; skips nodes that are not named after a topic."""
     level = [ROOT]
     for _ in range(_NAMES):
         below: list[str] = []
@@ -84,7 +84,7 @@ def schema_topics(access: ClusterAccess) -> list[str]:
 
 
 def _read(access: ClusterAccess, path: str, stored: StoredVersion) -> SchemaVersion:
-    # numba, which this imports, is not needed where there are no schemas.
+    # Import numba only here: topics without schemas do not need it.
     from ledgerfs_cluster.live_source.hot_ledger import HotLedger
 
     ledger_id, entry_id = stored.position

@@ -1,4 +1,4 @@
-"""One ledger in BookKeeper: its entries from whichever replicas give them, also where bookies fail or are exchanged meanwhile."""
+"""One ledger in BookKeeper: read its entries from any replica, also while bookies fail or are replaced."""
 
 import time
 from typing import TYPE_CHECKING
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from ledgerfs.formats.records import EntryBatch
 
 _ROUNDS = 3
-"""How often all replicas are asked for an entry, each time by metadata that is read anew."""
+"""Attempts to read an entry from all replicas, each with metadata that is read again."""
 
 _PAUSE_S = 0.5
 
 
 class HotLedger:
-    """Reads a ledger of bookies.
+    """Reads a ledger from bookies.
 
     Parameters
     ----------
     entry_bytes
-        Bytes of an entry, on average.
+        Average size of an entry, bytes.
 
     """
 
@@ -49,7 +49,7 @@ class HotLedger:
     def batches(self, first: int, last: int, on_damage: OnDamage | None = None) -> "Iterator[EntryBatch]":
         """Yield entries in whole buffers.
 
-        Raises `ObjectNotFoundError` when the ledger was deleted, `CorruptLedgerError` for entries that no bookie has undamaged (or calls
+        Raises `ObjectNotFoundError` when the ledger was deleted, `CorruptLedgerError` for entries without a sound copy (or calls
         ``on_damage``), `StoreUnreachableError`, `AccessDeniedError`, `StoppedError`.
         """
         rounds = 0
@@ -65,7 +65,7 @@ class HotLedger:
                 return
             lost, refusals = lack.entries[0]
             rounds += 1
-            # Whether the ledger is deleted, or entries were moved to other bookies, its metadata tells.
+            # The metadata shows whether the ledger is deleted, or its entries were moved to other bookies.
             self._node = self._access.stored(self.ledger_id).node
             if rounds < _ROUNDS:
                 time.sleep(_PAUSE_S * rounds if is_passing(refusals) else 0)
@@ -85,7 +85,7 @@ class HotLedger:
 
 
 def _behind(lost: list[tuple[int, list[Refusal]]]) -> int:
-    """Return the id behind the first run of lost entries without a gap."""
+    """Return the id after the first run of lost entries."""
     behind = lost[0][0]
     for entry, _ in lost:
         if entry != behind:

@@ -1,6 +1,6 @@
-"""Living clusters: topics are lists of ledgers in ZooKeeper, each ledger in BookKeeper, in a bucket, or in both.
+"""Live clusters: topics are ledger lists in ZooKeeper, each ledger is in BookKeeper, in a bucket, or in both.
 
-A listing reads the list of every topic, and asks bookies only where open ledgers end. Nothing is ever written, and no ledger fenced.
+A listing reads the list of every topic, and asks bookies only for the ends of open ledgers. It writes nothing, and fences no ledger.
 """
 
 from collections.abc import Callable, Iterator
@@ -40,7 +40,7 @@ register_rows(rows)
 
 
 class LiveCluster(Source):
-    """A living cluster."""
+    """A live cluster."""
 
     __slots__ = ("_access", "traffic")
 
@@ -57,7 +57,7 @@ class LiveCluster(Source):
 
     @property
     def cluster(self) -> LivingCluster:
-        """Its metadata, and how its topics are read."""
+        """Its metadata, and the options for reading its topics."""
         return self._access.cluster
 
     @property
@@ -66,15 +66,15 @@ class LiveCluster(Source):
         return self.cluster.url
 
     def opened(self, cache_dir: str | None, on_change: Callable[[], None]) -> "LiveCluster":  # noqa: ARG002  (nothing is kept)
-        """Return the cluster with lists and connections of its own."""
+        """Return the cluster with separate lists and connections."""
         return LiveCluster(self.cluster, on_change)
 
     def list_ledgers(self, previous: Catalog | None, progress: Progress | None) -> Catalog:  # noqa: ARG002  (every list may have changed)
-        """Read all lists of ledgers, and where open ledgers end.
+        """Read all ledger lists, and the ends of open ledgers.
 
         Raises `BucketNotFoundError` for servers without the chroot, `StoreUnreachableError` when ZooKeeper does not answer,
-        `UnsupportedFormatError` for a layout of ledgers that is not known, and the error of bookies that demand another login.
-        Damaged nodes, and open ledgers whose bookies are silent, are gaps of their topics, and raise nothing.
+        `UnsupportedFormatError` for an unknown layout of ledgers, and the error of bookies that demand another login.
+        Damaged nodes, and open ledgers whose bookies are silent, become gaps of their topics, and raise no errors.
         """
         nodes = self.cluster.nodes
         try:
@@ -95,30 +95,30 @@ class LiveCluster(Source):
         return found.catalog(rows.NUMBER, self._access.reading.ledgers_path)
 
     def open_ledger(self, ref: LedgerRef) -> LedgerReader:
-        """Return a reader of one ledger; nothing is asked before it is needed."""
+        """Return a reader of one ledger; reads lazily."""
         return LiveReader(self._access, ref)
 
     def tail(self, managed_ledger: str | None) -> Tail:
-        """Return what looks at the end of a topic."""
+        """Return a poller of a topic's end."""
         return TopicTail(self._access, managed_ledger or "")
 
     def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:  # noqa: ARG002
-        """Yield the ledgers that topics list and that are gone, and what could not be learned of topics."""
+        """Yield findings for listed ledgers that are gone, and for unreadable metadata of topics."""
         yield from lacking_findings(catalog, rows.NUMBER)
 
     def check_ledger(self, ledger: LedgerReader, on_read: OnRead, digest: "blake2b | None" = None) -> "LiveCheck":
-        """Read every entry of a ledger, from where it is read."""
-        # numba, which this imports, is not needed for a quick look.
+        """Read every entry of a ledger from its current place."""
+        # Import numba only here: a quick check does not need it.
         from ledgerfs_cluster.live_source.ledger_check import LiveCheck
 
         return LiveCheck(cast("LiveReader", ledger), on_read, digest=digest).run()
 
     def schema_versions(self, topic: str) -> tuple[SchemaVersion, ...]:
-        """Return all versions that the cluster has, those that are deleted softly among them; raises as `schema_versions`."""
+        """Return all versions in the cluster, with softly deleted ones; raises as `schema_versions`."""
         return schema_versions(self._access, topic)
 
     def schema_topics(self) -> list[str]:
-        """Return the topics that have schemas; raises as `schema_topics`."""
+        """Return the topics with schemas; raises as `schema_topics`."""
         return schema_topics(self._access)
 
     def uuid_of_copy(self, ref: LedgerRef) -> str | None:
@@ -126,14 +126,14 @@ class LiveCluster(Source):
         return None if ref.uuid == NO_UUID else ref.uuid
 
     def created_ms_of(self, ref: LedgerRef) -> int | None:
-        """Return when a ledger was made, by its metadata."""
+        """Return when a ledger was created, by its metadata."""
         if ref.created_ms is not None:
             return ref.created_ms
         metadata = self.open_ledger(ref).metadata()
         return None if metadata is None else metadata.created_ms
 
     def require_copyable(self, ref: LedgerRef, managed_ledger: str | None, state: int | None) -> None:
-        """Raise `RefusedLedgerError` for a ledger that is still written, or whose own metadata does not name the topic that lists it."""
+        """Raise `RefusedLedgerError` for a ledger that is still open, or whose own metadata does not name the topic that lists it."""
         require_same_topic(ref, managed_ledger)
         if state != LedgerState.CLOSED:
             raise RefusedLedgerError("the ledger is still written; it can be copied once it is closed", key=ref.key)

@@ -1,4 +1,4 @@
-"""Every entry of one ledger of a live cluster: digests, checksums of messages, totals."""
+"""Check every entry of one ledger of a live cluster: digests, checksums of messages, totals."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from ledgerfs_cluster.live_source.reader import LiveReader
 
 @dataclass(slots=True)
 class LiveCheck(ClusterCheck):
-    """The check of one ledger: run it, then read what it found."""
+    """The check of one ledger: run it, then read its findings."""
 
     ledger: LiveReader
 

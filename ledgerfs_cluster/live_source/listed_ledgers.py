@@ -1,4 +1,4 @@
-"""Ledgers as topics list them, as rows of a catalog; of those that are open, the end is found out."""
+"""Ledgers in topics' lists as rows of a catalog; reads the ends of open ones."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -23,11 +23,11 @@ from ledgerfs_cluster.live_source.access import ClusterAccess, ListedTopic, Unli
 from ledgerfs_cluster.live_source.rows import NUMBER, cut_bytes, pack_own
 
 _TRIES = 3
-"""How often a topic is looked at again whose last ledger is gone, since it has just got another one."""
+"""Most reads of a topic whose last ledger is gone because it has just been replaced."""
 
 
 class _Open(NamedTuple):
-    """A ledger whose end the topic's list does not tell: the one that is, or was, written last, or one that is listed without entries."""
+    """A ledger without an end in its topic's list: the one written last, or one that is listed without entries."""
 
     topic: ListedTopic
     info: LedgerInfo
@@ -39,7 +39,7 @@ class ListedLedgers(FoundLedgers):
     Attributes
     ----------
     growing
-        The metadata of the ledgers that are still written, by id.
+        The metadata of ledgers that are still open, by id.
 
     """
 
@@ -50,9 +50,9 @@ class ListedLedgers(FoundLedgers):
         self.growing: dict[int, LedgerNode] = {}
 
     def take(self, topic: ListedTopic | UnlistedTopic) -> None:
-        """Take the ledgers of a topic; where the line of one tells no entries, and of that with the greatest id, the end is to be found.
+        """Take the ledgers of a topic; `find_ends` then reads the end of the last one, and of those listed without entries.
 
-        Brokers drop closed ledgers without entries: a line of 0 may be wrong, and entries would be missing without a word.
+        Brokers remove closed ledgers without entries: a count of 0 may be wrong, and entries would silently be missing.
         """
         if isinstance(topic, UnlistedTopic):
             self.lack(topic.name, UNKNOWN, GapKind.LIST_UNREADABLE, topic.error)
@@ -66,7 +66,7 @@ class ListedLedgers(FoundLedgers):
                 self._open.append(_Open(topic, info))
 
     def find_ends(self, progress: Progress | None) -> None:
-        """Find where open ledgers end; raises as `ledgerfs_cluster.live_source.layout.LiveCluster.list_ledgers`."""
+        """Read the ends of open ledgers; raises as `ledgerfs_cluster.live_source.layout.LiveCluster.list_ledgers`."""
         for _ in range(_TRIES):
             gone = self._find_ends(progress)
             if not (gone or self._open):
@@ -83,7 +83,7 @@ class ListedLedgers(FoundLedgers):
         return replace(super().remains(), is_lasting=not self.lacking)
 
     def _find_ends(self, progress: Progress | None) -> list[_Open]:
-        """Add the open ledgers, and return those that BookKeeper does not have; those that changed meanwhile are left."""
+        """Add the open ledgers, and return those that BookKeeper does not have; those that changed meanwhile stay in `_open`."""
         asked, self._open = self._open, []
         gone: list[_Open] = []
         growing: list[tuple[_Open, LedgerNode]] = []
@@ -128,7 +128,7 @@ class ListedLedgers(FoundLedgers):
                 self._add_unknown(one, end)
 
     def _has_changed(self, old: LedgerNode) -> bool:
-        """Whether a ledger got other bookies, was closed, or went, since its node was read."""
+        """Return whether a ledger got other bookies, was closed, or deleted, since its node was read."""
         try:
             new = self._access.stored(old.ledger_id).node
         except ObjectNotFoundError:
@@ -136,7 +136,7 @@ class ListedLedgers(FoundLedgers):
         return (new.state, new.ensembles) != (old.state, old.ensembles)
 
     def _look_again(self, gone: list[_Open]) -> None:
-        """Take topics anew of which nodes are gone: they may have dropped these ledgers, or got others since their lists were read."""
+        """Take topics with missing nodes again: their lists may have changed since they were read."""
         of_topics: dict[str, list[_Open]] = {}
         for one in gone:
             of_topics.setdefault(one.topic.name, []).append(one)
@@ -155,7 +155,7 @@ class ListedLedgers(FoundLedgers):
             self.take(topic)
 
     def _listed_now(self, name: str) -> ListedTopic | UnlistedTopic | None:
-        """Return a topic as its list is now, or why that cannot be read; None if it was deleted."""
+        """Return a topic with its current list, or the error of reading it; None if it was deleted."""
         try:
             return listed_topic(self._access.cluster.nodes, name)
         except ObjectNotFoundError:
@@ -164,7 +164,7 @@ class ListedLedgers(FoundLedgers):
             return UnlistedTopic(name, error)
 
     def _drop(self, topics: list[ListedTopic]) -> None:
-        """Forget what was taken of topics, of which all is taken again: a ledger of them that is still asked for would be there twice."""
+        """Drop all results of topics that are taken again: their open ledgers would be there twice."""
         names = {self.names.row_of(one.name) for one in topics}
         if not names:
             return
@@ -175,7 +175,7 @@ class ListedLedgers(FoundLedgers):
         self.empty -= {info.ledger_id for one in topics for info in one.info.ledgers}
 
     def _add_gone(self, topic: ListedTopic, info: LedgerInfo) -> None:
-        """Add a ledger that BookKeeper does not have: as the index of its objects tells, or its line, if that says that it ended empty."""
+        """Add a ledger that BookKeeper does not have: from the index of its objects, or as empty if its record has a closing time."""
         if info.is_offloaded:
             try:
                 self._add(topic, info, *self._access.offloaded.told(topic.name, info))
@@ -211,7 +211,7 @@ class ListedLedgers(FoundLedgers):
             times_ms=(0, info.closed_ms or topic.changed_ms),
             own=pack_own(is_in_bucket=is_in_bucket),
             uuid=None if context is None else context.uuid,
-            # What is only in a bucket may be a restored copy, whose messages are of any time.
+            # A ledger that is only in a bucket may be a restored copy, with messages of any time.
             is_ordered=not is_in_bucket,
             is_open=is_open,
         )

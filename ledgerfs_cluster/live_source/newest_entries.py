@@ -1,4 +1,4 @@
-"""What bookies alone know of a living cluster's ledgers: where open ones end, the newest entry of each, topics' policies."""
+"""Facts that only bookies have about a live cluster: ends of open ledgers, the newest entry of each ledger, topics' policies."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ _ENTRY_BYTES = 1024
 
 
 class NewestEntries:
-    """Asks the bookies of one cluster; nothing is fenced or recovered (`ledgerfs_cluster.snapshot.answers.BookieReads`)."""
+    """Reads from the bookies of one cluster, without fencing or recovery (`ledgerfs_cluster.snapshot.answers.BookieReads`)."""
 
     __slots__ = ("_reading", "_traffic")
 
@@ -35,12 +35,12 @@ class NewestEntries:
         return shared_pool(self._reading.timeout_s, self._reading.bookie_rate)
 
     def ends(self, nodes: Sequence[LedgerNode]) -> list[tuple[int, int] | LedgerfsError]:
-        """Return entries and bytes of each open ledger, with those that enough bookies have though no other entry confirms them."""
+        """Return entries and bytes of each open ledger, with acknowledged entries that no other entry confirms yet."""
         ends = ends_of(self._pool, nodes, self._traffic, acknowledged=True)
         return [end if isinstance(end, LedgerfsError) else (end.last_entry + 1, end.length) for end in ends]
 
     def last_entries(self, nodes: Sequence[LedgerNode]) -> Iterator[bytes | LedgerfsError | None]:
-        """Yield the newest entry of each ledger, open or closed; None of an empty one."""
+        """Yield the newest entry of each ledger, open or closed; None for an empty one."""
         still_open = [node for node in nodes if not node.is_closed]
         ends = dict(zip([node.ledger_id for node in still_open], self.ends(still_open), strict=True))
         return ordered_map(
@@ -48,11 +48,11 @@ class NewestEntries:
         )
 
     def entries(self, asked: Sequence[tuple[LedgerNode, int]]) -> Iterator[bytes | LedgerfsError]:
-        """Yield each entry, or why no replica has given it; some are asked for at a time."""
+        """Yield each entry, or the error if no replica returns it; reads some at a time."""
         return ordered_map(lambda one: self._entry_or_reason(*one), asked, _AT_ONCE, "ledgerfs-entries")
 
     def last_events(self, events: EventLedgers) -> Sequence[tuple[str, Any]] | LedgerfsError:
-        """Return keys and decoded events: of each key the last one for this cluster, and the last global one; none that was deleted."""
+        """Return keys and decoded events: for each key the last one of this cluster, and the last global one, without deleted ones."""
         try:
             schemas = {
                 version: parse_stored_schema(
@@ -70,7 +70,7 @@ class NewestEntries:
             return error
 
     def _end_of(self, node: LedgerNode) -> int:
-        """Return the last entry of a ledger that was acknowledged; the newest event lies above what other entries confirm."""
+        """Return the last acknowledged entry of a ledger; no other entry confirms the newest event."""
         if node.is_closed:
             return node.last_entry
         end = self.ends([node])[0]
@@ -82,7 +82,7 @@ class NewestEntries:
         return next(bytes(entry) for batch in self._entries(node, entry_id, entry_id) for _, entry in batch)
 
     def _entries(self, node: LedgerNode, first: int, last: int) -> Iterator[EntryBatch]:
-        """Yield entries of a ledger; raises as reading it does."""
+        """Yield entries of a ledger; raises the errors of reading it."""
         with Leases(self._pool) as leases:
             for found in LedgerReading(leases, node, _ENTRY_BYTES, self._traffic).windows(first, last):
                 if isinstance(found, Lack):

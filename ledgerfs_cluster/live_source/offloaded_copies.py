@@ -1,6 +1,6 @@
-"""Offloaded ledgers of a living cluster, read from the bucket that the cluster's own metadata names for each, by the bucket's layout.
+"""Offloaded ledgers of a live cluster, read by the bucket's layout from the bucket in each ledger's metadata.
 
-Where the objects are follows from what a broker noted, and from what the user names of places that are elsewhere by now.
+The place of the objects follows from the broker's record, and from the user's options for buckets that have moved.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerI
 from ledgerfs_cluster.zookeeper.living_cluster import LiveReading
 
 _PROTOCOLS = {"aws-s3": "s3", "s3": "s3", "aliyun-oss": "s3", "google-cloud-storage": "gs", "azureblob": "abfs"}
-"""{driver, in lower case: protocol of fsspec}."""
+"""{driver, in lower case: fsspec protocol}."""
 
 _FILESYSTEM = "filesystem"
 _LOCAL = "file:/"
@@ -40,11 +40,11 @@ class OffloadPlace:
     url, options
         Of the bucket, or the offloader's base folder, and of its filesystem.
     layout
-        Of what is there.
+        The layout of the objects.
     data_key, index_key
         The ledger's two objects.
     needs_index
-        Whether the ledger cannot be read without its index.
+        Whether reading the ledger requires its index.
 
     """
 
@@ -57,7 +57,7 @@ class OffloadPlace:
 
 
 class OffloadedCopies:
-    """The offloaded ledgers of one cluster, in whichever buckets their contexts name. Safe in threads."""
+    """The offloaded ledgers of one cluster, in the buckets of their contexts. Thread-safe."""
 
     __slots__ = ("_lock", "_reading", "_stores")
 
@@ -67,7 +67,7 @@ class OffloadedCopies:
         self._stores: dict[str, BucketStore] = {}
 
     def reader(self, managed_ledger: str, info: LedgerInfo) -> LedgerReader:
-        """Return a reader of an offloaded ledger, of which is read now what tells its size.
+        """Return a reader of an offloaded ledger; reads its index now, to check its size.
 
         Raises `ObjectNotFoundError` when its objects are not there, `CorruptIndexError` (of another ledger), `CorruptLedgerError`,
         `UnsupportedFormatError` for drivers that ledgerfs does not read, and the errors of the store.
@@ -81,7 +81,7 @@ class OffloadedCopies:
         return ObjectSource(store, place.layout).open_ledger(ref)
 
     def told(self, managed_ledger: str, info: LedgerInfo) -> tuple[int, int]:
-        """Return entries and bytes of a ledger by its objects, whatever its line in the list says; raises as `reader`."""
+        """Return entries and bytes of a ledger from its objects, not from the ledger list; raises as `reader`."""
         place = _place_of(managed_ledger, info, self._reading)
         ref = _ref(self._store_of(place), place)
         return ref.entries, ref.length
@@ -97,7 +97,7 @@ class OffloadedCopies:
 
 
 def _ref(store: BucketStore, place: OffloadPlace) -> LedgerRef:
-    """Return the row that a listing of these two objects alone gives."""
+    """Return the row of a listing of only these two objects."""
     (layout,) = open_layouts(store, place.layout)
     listing = layout.begin_listing()
     listing.take(list(_stats(store, place)))
@@ -123,7 +123,7 @@ def _stats(store: BucketStore, place: OffloadPlace) -> Iterator[ObjectStat]:
 
 
 def _place_of(managed_ledger: str, info: LedgerInfo, reading: LiveReading) -> OffloadPlace:
-    """Return where a ledger's objects are; what the user said of the bucket goes before what the broker noted.
+    """Return the place of a ledger's objects; the user's options for the bucket override the broker's record.
 
     Raises `CorruptLedgerError` for a ledger that is not offloaded completely, or whose context lacks the id of the objects, and
     `UnsupportedFormatError` for drivers that ledgerfs does not read, and for a folder that only the broker's machine can resolve.
@@ -163,12 +163,12 @@ def _bucket_of(driver: str, context: OffloadContext, reading: LiveReading) -> tu
 
 
 def _folder_of(base: str, reading: LiveReading) -> str:
-    """Return the URL of the filesystem offloader's base folder: Hadoop knows paths without a filesystem, which nobody else can resolve."""
+    """Return the URL of the filesystem offloader's base folder; only Hadoop's configuration can resolve a path without a filesystem."""
     elsewhere = reading.bucket_urls.get(base)
     if elsewhere is not None:
         return elsewhere
     if base.startswith(_LOCAL):
-        # Java writes file:/x, and the root as file://, which is the working directory to others.
+        # Java writes file:/x, and the root as file://, which other programs read as the working directory.
         return f"file:///{base.removeprefix(_LOCAL).lstrip('/')}"
     if "://" in base:
         return base

@@ -1,8 +1,8 @@
 """The events of policies in ``__change_events``: the last ones of each topic, decoded by the schemas that wrote them.
 
-A topic has two of them at most: its own policies, and those for all clusters, which are *global*. Brokers keep the two apart when they
-replay events, but older ones write both with the key that the topic has; newer ones put `_GLOBAL_KEY` before the key of the global ones. So
-the newest event of a key is not enough: it would hide the other one.
+A topic has up to two of them: its own policies, and *global* ones for all clusters. Brokers distinguish the two when they replay events,
+but older ones write both with the topic as key; newer ones put `_GLOBAL_KEY` before the key of the global ones. So the newest event of a
+key is not enough: it would hide the other one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,12 +23,12 @@ _Written = tuple[bytes, bytes]
 
 
 class LastEvents:
-    """Takes the entries of a topic in their order, and finds what brokers have that replay them.
+    """Takes the entries of a topic in order, and returns the events that brokers have after a replay.
 
     Parameters
     ----------
     schemas
-        Each version, as messages name it.
+        Each version, by its number in messages.
 
     """
 
@@ -38,7 +38,7 @@ class LastEvents:
         self._decoder = TopicDecoder(topic, _COLUMNS)
         self._schemas = schemas
         self._decoders: dict[bytes, ValueDecoder] = {}
-        # {(key without its prefix): values, the oldest first, or of which key a deletion is}
+        # {key without its prefix: values, oldest first, or for a deletion whether its key has the prefix}
         self._written: dict[str, list[_Written | bool]] = {}
 
     def take(self, ledger_id: int, batches: Iterable[EntryBatch]) -> None:
@@ -54,15 +54,15 @@ class LastEvents:
                     self._written.setdefault(key.removeprefix(_GLOBAL_KEY), []).append(value)
 
     def values(self) -> list[tuple[str, Any]]:
-        """Return keys, without their prefix, and events: of each key the newest one of its own and the newest global one.
+        """Return keys, without their prefix, and events: for each key the newest local and the newest global one.
 
-        Those that were deleted are left out. Raises `UnknownSchemaError` for an event whose schema is not there, `InvalidSchemaError`, and
-        `UndecodableValueError` for one that contradicts its schema.
+        Omits deleted ones. Raises `UnknownSchemaError` for an event without its schema, `InvalidSchemaError`, and `UndecodableValueError`
+        for one that contradicts its schema.
         """
         return [(key, event) for key, written in self._written.items() for event in self._newest(key, written)]
 
     def _newest(self, key: str, written: list[_Written | bool]) -> Iterator[Any]:
-        """Yield the events of a key that hold; what is older than both is not looked at, and may be damaged."""
+        """Yield the valid events of a key; values older than both are not decoded, and may be damaged."""
         found: set[bool] = set()
         for one in reversed(written):
             if len(found) == 2:
@@ -90,9 +90,9 @@ class LastEvents:
 
 
 def without_ids(batch: EntryBatch) -> EntryBatch:
-    """Return the entries of a compacted ledger as the topic had them: there each stands behind its id, ``int32 | id | int32 | entry``.
+    """Return the entries of a compacted ledger in the topic's form: each is stored after its id, ``int32 | id | int32 | entry``.
 
-    Raises `CorruptMessageError` for one that is shorter than it says.
+    Raises `CorruptMessageError` for one that is shorter than its sizes.
     """
     starts, sizes = batch.offsets.copy(), batch.lengths.copy()
     for row, (entry_id, entry) in enumerate(batch):
@@ -106,7 +106,7 @@ def without_ids(batch: EntryBatch) -> EntryBatch:
 
 
 def _is_global(event: object) -> bool:
-    """Whether an event is for all clusters; what is no event of policies is told by who takes it for one."""
+    """Return whether an event is for all clusters; users of the events report values that are not policies."""
     for name in ("topicPoliciesEvent", "policies"):
         event = event.get(name) if isinstance(event, Mapping) else None
     return isinstance(event, Mapping) and bool(event.get("isGlobal"))

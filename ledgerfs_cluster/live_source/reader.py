@@ -1,7 +1,7 @@
-"""Reading one ledger of a living cluster: from bookies or from its bucket, and from the other place once it is gone from the one.
+"""Read one ledger of a live cluster: from bookies or from its bucket, and from the other place once it is gone from the first.
 
-Offloads, deletions and trims go on meanwhile. A read begins where the topic's list had the ledger when it was last read. If that fails, the
-list is read again: that a ledger is gone, or an entry lost, is never concluded from a list of before.
+Offloads, deletions and trims continue meanwhile. A read begins at the place in the topic's list as last read. If that fails, the list is
+read again: an old list never proves that a ledger is gone, or an entry lost.
 """
 
 import time
@@ -41,16 +41,16 @@ _T = TypeVar("_T")
 BOOKKEEPER, BUCKET = "BookKeeper", "bucket"
 
 OnFailure = Callable[[str, LedgerfsError], None]
-"""Called with a place where a ledger should be and cannot be read, and why."""
+"""Called with a place where a ledger should be but cannot be read, and the error."""
 
 _MOVED = (NotFoundError, StaleObjectError)
 
 _PAUSES_S = (0.2, 0.8)
-"""Before a ledger that is in no place is looked for again."""
+"""Pauses before searching again for a ledger that is in no place, s."""
 
 
 class LiveReader(LedgerReader):
-    """`LedgerReader` of a ledger of a living cluster. Safe in threads and after a fork: what it keeps is only ever replaced whole."""
+    """`LedgerReader` of a ledger of a live cluster. Thread-safe, also after a fork: its cached state is only replaced as a whole."""
 
     __slots__ = ("_access", "_found", "ref")
 
@@ -69,20 +69,20 @@ class LiveReader(LedgerReader):
 
     @property
     def stream(self) -> Stream:
-        """All ledgers of a living cluster are streamed in the same way."""
+        """The stream for all ledgers of a live cluster."""
         return stream_live
 
     def cuts(self) -> Cuts:
-        """Return entries a MiB apart, or 64 MiB in a bucket."""
+        """Return split points, a MiB apart, or 64 MiB in a bucket."""
         size = cut_bytes(is_in_bucket=self.ref.objects[0][0] == IN_BUCKET)
         between = entries_between_cuts(self.ref.entries, self.ref.length, size)
         return np.arange(0, self.ref.entries, between, dtype=np.int64)
 
     def batches(self, first: int, last: int, on_damage: OnDamage | None = None) -> "Iterator[EntryBatch]":
-        """Yield the same entries in whole buffers; with ``on_damage``, which is told, damaged and lost ones are left out.
+        """Yield the entries in whole buffers; ``on_damage`` receives damaged and lost ones instead.
 
-        Raises `EntryRangeError`, `StaleObjectError` (trimmed, or its topic deleted, since the listing), `CorruptLedgerError` (no bookie
-        has an entry undamaged, or the object is damaged), `NotFoundError` (listed, but neither in BookKeeper nor in a bucket),
+        Raises `EntryRangeError`, `StaleObjectError` (trimmed, or its topic deleted, since the listing), `CorruptLedgerError` (no bookie has
+        a sound copy of an entry, or the object is damaged), `NotFoundError` (listed, but neither in BookKeeper nor in a bucket),
         `StoreUnreachableError`, `AccessDeniedError`, and the errors of the bucket.
         """
         if not 0 <= first <= last <= self.last_entry:
@@ -94,7 +94,7 @@ class LiveReader(LedgerReader):
     def batches_from_anywhere(
         self, first: int, last: int, on_damage: OnDamage | None = None, on_failure: OnFailure | None = None
     ) -> "Iterator[EntryBatch]":
-        """Yield entries as `batches` does, and call ``on_failure`` at the end with each place that failed where another one did not."""
+        """Yield entries as `batches`; at the end, call ``on_failure`` for each place that failed while another one did not."""
         told = None if on_damage is None else _Told(on_damage, first)
         failed: _Failed = {}
         while first <= last:
@@ -115,7 +115,7 @@ class LiveReader(LedgerReader):
                     on_failure(source.place, reason)
 
     def _kept(self, first: int, last: int, on_damage: OnDamage) -> "Iterator[EntryBatch]":
-        """Yield the entries that there are: a ledger that is in no place any more is damaged to its end."""
+        """Yield the existing entries: a ledger that is no longer in any place counts as damaged to its end."""
         told = _Told(on_damage, first)
         try:
             for batch in self.batches_from_anywhere(first, last, told):
@@ -125,14 +125,14 @@ class LiveReader(LedgerReader):
             told(told.behind, last, CorruptLedgerError(error.reason, key=error.key))
 
     def expect(self) -> None:
-        """Look where the ledger is, which its first read then knows; what is wrong is raised when it is read."""
+        """Locate the ledger for its first read, which raises the errors."""
         with suppress(LedgerfsError):
             found = self._find({})
             if isinstance(found.reader, HotLedger):
                 found.reader.node()
 
     def reread(self) -> None:
-        """Look for the ledger again, and forget what caches keep of its object."""
+        """Locate the ledger again, and drop cached parts of its object."""
         found = self._found
         if found is not None and not isinstance(found.reader, HotLedger):
             found.reader.reread()
@@ -141,7 +141,7 @@ class LiveReader(LedgerReader):
     def metadata(self) -> LedgerMetadata | None:
         """Return BookKeeper's metadata; raises as `batches`.
 
-        Of a ledger that was still written when the cluster was listed, as if it ended at its last entry of then, but not closed.
+        For a ledger that was still open when the cluster was listed, the end is that of the listing, and the state is open.
         """
         found = self._asked(lambda hot: _metadata_of(hot.node()), lambda cold: cold.metadata())
         if found is None or (found.last_entry, found.length) == (self.last_entry, self.length):
@@ -149,15 +149,15 @@ class LiveReader(LedgerReader):
         return replace(found, last_entry=self.last_entry, length=self.length, state=LedgerState.OPEN)
 
     def origin(self) -> Origin:
-        """Return the blocks of the object; none of bookies."""
+        """Return the blocks of the object; none from bookies."""
         return self._asked(lambda _: Origin(), lambda cold: cold.origin())
 
     def user_metadata(self) -> Mapping[str, str] | None:
-        """Return the user metadata of the objects; None of bookies."""
+        """Return the user metadata of the objects; None from bookies."""
         return self._asked(lambda _: None, lambda cold: cold.user_metadata())
 
     def describe(self) -> dict[str, Any]:
-        """Return ledger metadata, and where it is."""
+        """Return ledger metadata, and the ledger's place."""
         info = self._listed()
         metadata = self.metadata()
         cold = self._asked(lambda _: None, lambda cold: cold.describe())
@@ -166,7 +166,7 @@ class LiveReader(LedgerReader):
             "where": BOOKKEEPER if cold is None else BUCKET,
             "offload": None if info.context is None else _described(info.context),
             "ledger_metadata": None if metadata is None else describe_metadata(metadata),
-            # What is in a bucket has both; bookies tell of none.
+            # A bucket has both, bookies neither.
             "blocks": [] if cold is None else cold["blocks"],
             "objects": {} if cold is None else cold["objects"],
         }
@@ -175,9 +175,9 @@ class LiveReader(LedgerReader):
         return self._access.listed_ledger(self.ref.managed_ledger or "", self.ref.ledger_id)
 
     def _find(self, failed: "_Failed", *, may_skip: bool = False) -> "_Found":
-        """Return where to read the ledger; raises as `batches` once every place has failed.
+        """Return a place to read the ledger from; raises as `batches` once every place has failed.
 
-        With ``may_skip`` a damaged place is returned once more, as the last resort: no line of before may lead to that.
+        With ``may_skip`` a damaged place is returned once more, as the last resort, but never because of an old record.
         """
         found = self._found
         if found is not None and found.source not in failed:
@@ -195,13 +195,13 @@ class LiveReader(LedgerReader):
             found = self._open_any(info, failed) or (self._last_resort(info, failed) if may_skip else None)
             if found is not None:
                 return found
-            # A topic that is being deleted loses its ledgers before its list, and a broker may just write the list.
+            # A topic that is being deleted loses its ledgers before its list, and a broker may be writing the list.
             if not all(isinstance(error, _MOVED) for source, error in failed.items() if source.info == info):
                 break
         raise _error_of(info, failed, self.ref.key)
 
     def _open_any(self, info: LedgerInfo, failed: "_Failed") -> "_Found | None":
-        """Return the first place that has not failed, also for later reads; one that fails now is noted."""
+        """Return the first place that has not failed, also for later reads; note one that fails now."""
         for place in _places_of(info, self._access.reading.read_from):
             source = _Source(place, info)
             if source not in failed:
@@ -214,7 +214,7 @@ class LiveReader(LedgerReader):
         return None
 
     def _last_resort(self, info: LedgerInfo, failed: "_Failed") -> "_Found | None":
-        """Return the first place that has failed since its entries are damaged, to leave these out; None if there is none."""
+        """Return the first place that failed with damaged entries, to read it without these; None if there is none."""
         for source, error in failed.items():
             resort = source._replace(skips_damage=True)
             if source.info == info and isinstance(error, CorruptLedgerError) and resort not in failed:
@@ -224,7 +224,7 @@ class LiveReader(LedgerReader):
     def _open(self, source: "_Source") -> "_Found":
         info = source.info
         if source.place == BUCKET:
-            # Where the line tells no entries, the listing has them from BookKeeper or from the index.
+            # If the record has no entry count, use the listing's, from BookKeeper or from the index.
             told = info if info.entries else replace(info, entries=self.ref.entries, size=self.ref.length)
             return _Found(source, self._access.offloaded.reader(self.ref.managed_ledger or "", told))
         hot = HotLedger(self._access, self.ref.ledger_id, max(1, self.ref.length // max(1, self.ref.entries)))
@@ -232,7 +232,7 @@ class LiveReader(LedgerReader):
         return _Found(source, hot)
 
     def _asked(self, of_hot: "Callable[[HotLedger], _T]", of_cold: "Callable[[LedgerReader], _T]") -> _T:
-        """Return what the present place of the ledger answers; if it cannot, what the other one does."""
+        """Return the result from the ledger's current place; if it fails, from the other one."""
         failed: _Failed = {}
         while True:
             found = self._find(failed)
@@ -244,7 +244,7 @@ class LiveReader(LedgerReader):
 
 
 class _Source(NamedTuple):
-    """A place of a ledger by a line of its topic's list, and whether damaged entries are left out there."""
+    """A place of a ledger by a record of its topic's list, and whether damaged entries are skipped there."""
 
     place: str
     info: LedgerInfo
@@ -252,29 +252,29 @@ class _Source(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """A source of a ledger, and what reads it there."""
+    """A source of a ledger, and its reader there."""
 
     source: _Source
     reader: HotLedger | LedgerReader
 
 
 _Failed = dict[_Source, LedgerfsError]
-"""Why a range of a ledger could not be read in the places that were tried: if its line changes, they are others."""
+"""Errors of the sources that were tried for a range of a ledger; a changed record makes a new source."""
 
 
 def _places_of(info: LedgerInfo, read_from: str) -> tuple[str, ...]:
-    """Return where a ledger may be, the first to be asked first; ``read_from`` is that of `LiveReading`."""
+    """Return the possible places of a ledger, in the order of reads; ``read_from`` is that of `LiveReading`."""
     context = info.context
     if context is None or not context.is_complete:
         return (BOOKKEEPER,)
     if read_from == "bookkeeper" and not context.is_deleted_from_bookkeeper:
         return (BOOKKEEPER, BUCKET)
-    # A broker that died behind the flag has deleted nothing.
+    # If a broker died right after it set the flag, BookKeeper's copy still exists.
     return (BUCKET, BOOKKEEPER)
 
 
 def _error_of(info: LedgerInfo, failed: _Failed, key: str) -> LedgerfsError:
-    """Return the error for a ledger that cannot be read in any place of its line: that of the last resort, if there was one."""
+    """Return the error for a ledger that no place of its record has: that of the last resort, if there was one."""
     errors = {source: error for source, error in failed.items() if source.info == info}
     for source in sorted(errors, key=lambda one: not one.skips_damage):
         if not isinstance(errors[source], _MOVED):
@@ -292,7 +292,7 @@ def _error_of(info: LedgerInfo, failed: _Failed, key: str) -> LedgerfsError:
 
 
 class _Told:
-    """Hands on what is told of damage, once for each entry, however often its ledger is begun anew."""
+    """Reports damage once for each entry, even if reading the ledger starts again."""
 
     __slots__ = ("_on_damage", "behind")
 
@@ -306,7 +306,7 @@ class _Told:
 
 
 def _require_agreed(info: LedgerInfo, node: "LedgerNode", key: str) -> None:
-    """Raise `CorruptMetadataError` if a topic lists fewer or more entries than a closed ledger has: these would be missing in silence."""
+    """Raise `CorruptMetadataError` if a topic lists another number of entries than a closed ledger has: some would silently be missing."""
     if info.entries and node.is_closed and info.entries != node.last_entry + 1:
         reason = f"its topic lists {info.entries:,} entries, BookKeeper's metadata {node.last_entry + 1:,}"
         raise CorruptMetadataError(reason, key=key)

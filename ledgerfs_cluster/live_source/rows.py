@@ -1,4 +1,4 @@
-"""Ledgers of a live cluster as rows of a catalog (`ledgerfs.catalog.layouts_known.LayoutRows`), with the column of their own."""
+"""Ledgers of a live cluster as rows of a catalog (`ledgerfs.catalog.layouts_known.LayoutRows`), with this layout's own column."""
 
 from typing import Any
 
@@ -14,22 +14,22 @@ __all__ = ["IS_WRITABLE", "KEPT_TABLES", "NAME", "NUMBER", "kept", "key_of_missi
 NAME, NUMBER = "live_cluster", 2
 
 _HOT_CUT = 1 << 20
-"""Bytes between entries at which reading begins at little cost: every entry does, of bookies; fewer are quicker to handle."""
+"""Bytes between split points in BookKeeper: reading can begin at any entry, but fewer points are quicker to handle."""
 
 _COLD_CUT = 64 << 20
-"""The same of an offloaded ledger, whose blocks have this size unless a broker was told another one."""
+"""Bytes between split points of an offloaded ledger: the size of its blocks, unless configured otherwise in the broker."""
 
 IN_BOOKKEEPER, IN_BUCKET = "ledger", "data"
-"""The roles of what stands for a ledger in the catalog: its node, or the object that alone has its entries."""
+"""Roles of the object that stands for a ledger in the catalog: its node, or the only object with its entries."""
 
 
 def pack_own(*, is_in_bucket: bool) -> bytes:
-    """Return the layout's own column of a row: whether BookKeeper does not have the ledger any more."""
+    """Return the layout's own column of a row: whether BookKeeper no longer has the ledger."""
     return bytes([is_in_bucket]).ljust(OWN_BYTES, b"\0")
 
 
 def cut_bytes(*, is_in_bucket: bool) -> int:
-    """Return how many bytes there are from one cut to the next, about."""
+    """Return the approximate number of bytes between two split points."""
     return _COLD_CUT if is_in_bucket else _HOT_CUT
 
 
@@ -39,9 +39,9 @@ def objects_of(
     managed_ledger: str | None,  # noqa: ARG001  (ledgers are named by their ids)
     place: str,
 ) -> tuple[tuple[str, ObjectStat], ...]:
-    """Return what stands for a ledger: its node in ZooKeeper, or its data object.
+    """Return the object that stands for a ledger: its node in ZooKeeper, or its data object.
 
-    Its version is the id of the last entry that was there: what is before that never changes.
+    Its version is the id of the last existing entry: earlier entries never change.
     """
     if own[0] == 1:
         role, key = IN_BUCKET, LedgerKey(uuid_from_halves(row[0], row[1]), row[2], is_index=False).data_key

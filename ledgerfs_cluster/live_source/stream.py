@@ -1,7 +1,7 @@
-"""Reading ledgers of a cluster one after the other.
+"""Read ledgers of a cluster one after the other.
 
-Where a ledger is, ZooKeeper is asked twice for, and only then are its bookies asked. With small ledgers that would take as long as reading
-them, so where the next one is, is asked for while the end of one is read.
+Locating a ledger takes two requests to ZooKeeper before the first one to bookies. With small ledgers that would take as long as reading
+them, so the next one is located while the end of one is read.
 """
 
 from typing import TYPE_CHECKING, cast
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ledgerfs_cluster.live_source.reader import LiveReader
 
 _AHEAD_BYTES = 2 << 20
-"""So much of a ledger is left to be read when the next one is asked for."""
+"""The next ledger is located when so many bytes of the current one are left."""
 
 _THREADS = ReadingThreads(8, "ledgerfs-ledgers")
 

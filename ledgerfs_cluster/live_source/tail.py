@@ -1,12 +1,12 @@
-"""The end of one topic of a living cluster, looked at again and again: for each look a few small requests, never a watch.
+"""The end of one topic of a live cluster, polled: a few small requests for each poll, never a watch.
 
-The node of the ledger that is written, and its bookies, tell how far that can be read. The list of ledgers, which may be long, is asked for
-when that ledger is closed or gone, and else once a second. What disappears from the list unread is told, as far as anybody knows of it.
+The node and the bookies of the open ledger show how far it can be read. The ledger list, which may be long, is read when that ledger is
+closed or gone, and otherwise once a second. Ledgers that disappear from the list unread are reported, with their known ranges.
 
-Ledgers that come and go between two looks leave no trace but the number of times that the list was changed. Brokers trim from the oldest
-ledger on, so while the newest one of the look before is listed, none is gone that came after it. If it is gone, another one may have come
-between it and the first that is new, unless there is no id between these, or the list was changed too seldom: each ledger that comes is
-a change of its own, and the trim of one that has entries is another.
+Ledgers that come and go between two polls leave no trace but the number of changes of the list. Brokers trim from the oldest ledger on, so
+while the newest one of the last poll is listed, no later one is gone. If it is gone, another one may have come between it and the first new
+one, unless there is no id between these, or the list was changed too seldom: each new ledger is one change, and the trim of a ledger with
+entries is another.
 """
 
 import time
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from ledgerfs_cluster.zookeeper.nodes import Node
 
 _LIST_S = 1.0
-"""How long a list of ledgers is used for, unless something shows that it has changed."""
+"""A ledger list is used for so many seconds, unless there is a sign of a change."""
 
 _REMEMBERED_S = 10.0
-"""So long bookies know at least of entries whose ledger was deleted: they collect them every fifteen seconds, or minutes."""
+"""Bookies keep entries of deleted ledgers at least so many seconds: they collect them every fifteen seconds, or minutes."""
 
 _TRIMMED = "trimmed before it was read"
 _UNSEEN = "may have come and gone since the topic was looked at {:.1f} s before"
@@ -45,7 +45,7 @@ _UNKNOWN_END = "trimmed while it was written, and no bookie knows any more where
 
 
 class _Seen(NamedTuple):
-    """A ledger at the last look: its last entry, and its metadata if it was still written, so that it may have got more since."""
+    """A ledger at the last poll: its last entry, and its metadata if it was still open, so that it may have grown since."""
 
     last_entry: int
     node: "LedgerNode | None"
@@ -53,7 +53,7 @@ class _Seen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Ledgers of a topic by id, from one on: those that have entries, and all that are listed."""
+    """Ledgers of a topic by id, from one on: those with entries, and all that are listed."""
 
     refs: Mapping[int, LedgerRef]
     listed: Mapping[int, _Seen]
@@ -76,7 +76,7 @@ class TopicTail:
     def look(self, since: Next, *, is_anew: bool = False) -> Look:
         """Return the topic from a ledger on (`ledgerfs.catalog.tail.Tail.look`).
 
-        Raises `StoreUnreachableError` also while the topic lists a ledger that is nowhere, as a broker may do for a moment.
+        Also raises `StoreUnreachableError` while the topic lists a ledger that is nowhere, which a broker may cause for a moment.
         """
         now = time.monotonic()
         is_listed_now = is_anew or self._node is None or now - self._listed_s >= _LIST_S
@@ -115,24 +115,24 @@ class TopicTail:
         return 0 if self._node is None else self._node.version
 
     def _came(self, found: _Found) -> list[int]:
-        """Return the ids of the ledgers that are listed now, and were not at the last look."""
+        """Return the ids of the ledgers that were listed since the last poll."""
         newest = max(self._seen, default=-1)
         return sorted(one for one in found.listed if one > newest)
 
     def _is_ahead(self, found: _Found) -> bool:
-        """Whether ledgers were found by a later list than the one whose version is known."""
+        """Return whether ledgers were found by a later list than the one with the known version."""
         is_gone = bool(self._seen) and max(self._seen) not in found.listed
         return is_gone and self._version - self._seen_version < max(1, len(self._came(found)))
 
     def _may_have_missed(self, found: _Found) -> bool:
-        """Whether ledgers may have come after all of the last look, and gone before this one."""
+        """Return whether ledgers may have come after the last poll, and gone before this one."""
         newest, came = max(self._seen, default=-1), self._came(found)
         if newest < 0 or newest in found.listed or not came or came[0] == newest + 1:
             return False
         return self._version - self._seen_version > len(came) + 1
 
     def _list(self) -> None:
-        """Ask for the list of ledgers."""
+        """Read the ledger list."""
         path = managed_ledger_path(self._name)
         try:
             node = self._access.cluster.nodes.get(path)
@@ -141,13 +141,13 @@ class TopicTail:
         before = self._node
         if before is not None and node.created_ms != before.created_ms:
             raise StaleObjectError("the topic was deleted, and made again with other ledgers", key=path)
-        # A list that is set to nothing may have been nothing before.
+        # An empty list may have been empty before.
         if before is None or node.data != before.data or not node.data:
             self._topic = ListedTopic(self._name, list_of_ledgers(node), node.changed_ms)
         self._node, self._listed_s = node, time.monotonic()
 
     def _find(self, since: Next) -> _Found | None:
-        """Return the listed ledgers and where they end; None if one of them is nowhere."""
+        """Return the listed ledgers and their ends; None if one of them is nowhere."""
         some = tuple(one for one in self._topic.info.ledgers if one.ledger_id >= since.ledger_id)
         place = self._access.reading.ledgers_path
         found = ListedLedgers(self._access)
@@ -162,18 +162,18 @@ class TopicTail:
         empty = {one for one in found.empty if one >= since.ledger_id}
         listed = {one: _Seen(ref.last_entry, found.growing.get(one)) for one, ref in wanted.items()}
         listed |= {one: _Seen(-1, found.growing.get(one)) for one in empty}
-        # Of a topic that changed meanwhile, only what is still listed counts: the rest shows in the next list.
+        # If the topic changed meanwhile, use only ledgers that are still listed: the next list has the rest.
         return _Found(wanted, listed) if listed.keys() >= {one.ledger_id for one in some} else None
 
     def _is_as_before(self, found: _Found, since: Next) -> bool:
-        """Whether nothing shows that the list has changed: its last ledger is still written, and none is missing."""
+        """Return whether the list seems unchanged: its last ledger is still open, and none is missing."""
         last = max(found.listed, default=-1)
         if last < 0 or found.listed[last].node is None:
             return False
         return all(one in found.listed for one in self._seen if one >= since.ledger_id)
 
     def _gone(self, since: Next, found: _Found, unwatched_s: float) -> Iterator[Gone]:
-        """Yield what was there at the last look, was not read, and is not listed any more."""
+        """Yield the unread ranges of the last poll that are no longer listed."""
         newest, is_end_known = max(self._seen, default=-1), True
         for ledger_id in sorted(self._seen.keys() - found.listed.keys()):
             if ledger_id < since.ledger_id:
@@ -189,11 +189,11 @@ class TopicTail:
             yield Gone(newest + 1, 0, None, _UNSEEN.format(unwatched_s))
 
     def _may_be_trimmed(self, found: _Found) -> bool:
-        """Whether the list was changed often enough for a trim: a ledger that never had an entry goes as the next one comes."""
+        """Return whether the list changed often enough for a trim: an empty ledger is removed in the change that adds the next one."""
         return self._version - self._seen_version > len(self._came(found))
 
     def _end_of(self, ledger_id: int, seen: _Seen) -> int | None:
-        """Return the last entry of a ledger that is not listed any more, -1 for none; None if nobody knows it."""
+        """Return the last entry of a ledger that is no longer listed, -1 for none; None if unknown."""
         if seen.node is None:
             return seen.last_entry
         node = seen.node

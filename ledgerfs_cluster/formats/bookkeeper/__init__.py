@@ -1,1 +1,1 @@
-"""BookKeeper's own formats: what is known of a ledger, entries as bookies store them, requests to a bookie and its replies."""
+"""BookKeeper's formats: metadata of ledgers, stored entries, requests to a bookie and its replies."""

@@ -1,6 +1,6 @@
-"""The ``VERSION`` file in a bookie's folders, by which it knows them as its own: its cookie (``docs/formats/entry-logs.md``).
+"""The cookie of a bookie: the file ``VERSION`` by which it recognizes its folders (``docs/formats/entry-logs.md``).
 
-The first line has the version of the layout, the others are Protobuf's text format. Fields of later versions are passed over.
+The first line is the version of the layout, the others are Protobuf's text format. Fields of later versions are ignored.
 """
 
 import re
@@ -18,14 +18,14 @@ _LAYOUT = re.compile(rb"\s*(\d{1,9})\s*")
 
 @dataclass(frozen=True, slots=True)
 class Cookie:
-    """Whose folder it is.
+    """The owner of a bookie's folder.
 
     Attributes
     ----------
     bookie_id
-        As ensembles name the bookie: ``host:port``, unless it was given a name.
+        The bookie's id in ensembles: ``host:port``, or its configured name.
     instance_id
-        The cluster's; None if the bookie was started without one.
+        The cluster's id; None if the bookie was started without one.
 
     """
 
@@ -34,9 +34,9 @@ class Cookie:
 
 
 def parse_cookie(data: bytes, *, key: str) -> Cookie:
-    """Parse a file whose name is ``key``.
+    """Parse a file named ``key``.
 
-    Raises `CorruptMetadataError` for what is no cookie, is larger than 64 KiB, or has a layout older than 4.
+    Raises `CorruptMetadataError` for anything else, for more than 64 KiB, and for a layout older than 4.
     """
     if len(data) > MOST_COOKIE_BYTES:
         raise CorruptMetadataError(f"{len(data)} bytes are more than a cookie has", key=key)

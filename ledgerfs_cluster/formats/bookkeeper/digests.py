@@ -1,4 +1,4 @@
-"""The digest of each entry that bookies keep, as a ledger's metadata names it. Apart from the kernels, since listings know it too."""
+"""The digest of each stored entry, as in a ledger's metadata. Apart from the kernels, since listings need it, too."""
 
 import builtins
 import hashlib
@@ -11,7 +11,7 @@ _BYTES = {DigestType.CRC32: 8, DigestType.HMAC: 20, DigestType.CRC32C: 4, Digest
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """What the entries of a ledger are checked with.
+    """Type and key of the digest of a ledger's entries.
 
     Attributes
     ----------

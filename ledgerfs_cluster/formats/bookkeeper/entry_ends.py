@@ -1,7 +1,7 @@
-"""How long a stored entry is whose size is damaged: the length whose digest fits.
+"""Find the length of a stored entry with a damaged size: the length whose digest fits.
 
-Digests of CRC32C and CRC32 are known without a ledger's metadata, and a checksum of all fronts of some bytes is computed by going over them
-once. Entries with an HMAC need a password, and those without a digest tell nothing: their lengths stay unknown.
+Digests of CRC32C and CRC32 need no metadata, and one pass computes the checksums of all prefixes of some bytes. Entries with an HMAC need a
+password, and those without a digest have nothing to check: their lengths stay unknown.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ __all__ = ["fitting_end", "has_header", "is_fitting"]
 
 @inner_kernel
 def has_header(data, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Whether the 32 bytes from a place on may be an entry's header, and all of it, and a digest, are there."""
+    """Return whether the 32 bytes at ``at`` may be an entry's header, with a digest after it in the data."""
     if at + 36 > data.size:
         return False
     if load_int64(data, at) < 0 or load_int64(data, at + 8) < 0:  # type: ignore[call-arg]
@@ -26,7 +26,7 @@ def has_header(data, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN20
 
 @inner_kernel
 def is_fitting(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Whether a stored entry that begins and ends there has a digest of CRC32C or CRC32 that fits."""
+    """Return whether the stored entry between ``at`` and ``end`` has a matching digest of CRC32C or CRC32."""
     if end > data.size or end - at < 36 or not has_header(data, at):
         return False
     return is_digest(data, at, at + 36, end, 3) or (end - at >= 40 and is_digest(data, at, at + 40, end, 1))
@@ -34,7 +34,7 @@ def is_fitting(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, 
 
 @inner_kernel
 def _may_follow(data, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Whether an entry may end there: what is behind it looks like another record, like padding, or is nothing."""
+    """Return whether an entry may end here: the next bytes look like another record or padding, or the data ends."""
     if end + 36 > data.size:
         return True
     if data[end] == 0xF0 or load_uint32(data, end) == 0 or load_uint32(data, end) == 0xFFFFFF00:  # type: ignore[call-arg]
@@ -49,7 +49,7 @@ def _after(is_crc32c, crc, data, start, end):  # type: ignore[no-untyped-def]  #
 
 @inner_kernel
 def _first_end(data, at, payload_at, limit, is_crc32c):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return where the entry ends by a digest of one kind, whose last four bytes are before its payload; -1 if nowhere."""
+    """Return the end of the entry by a digest of one kind, whose last four bytes are before its payload; -1 if none fits."""
     wanted = np.uint32(load_uint32(data, payload_at - 4))  # type: ignore[call-arg]
     crc = _after(is_crc32c, np.uint32(0), data, at, at + 32)
     for end in range(payload_at, limit + 1):
@@ -62,9 +62,9 @@ def _first_end(data, at, payload_at, limit, is_crc32c):  # type: ignore[no-untyp
 
 @inner_kernel
 def fitting_end(data, at, limit):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Return where a stored entry that begins there ends, ``limit`` at most, by a digest that fits; -1 without one.
+    """Return the end of the stored entry at ``at``, ``limit`` at most, by a digest that fits; -1 without one.
 
-    The chance that a wrong length fits is one in 2^32 for each byte that is looked at.
+    The chance that a wrong length fits is one in 2^32 for each byte that is checked.
     """
     if limit > data.size or not has_header(data, at):
         return np.int64(-1)

@@ -1,11 +1,11 @@
-"""The headers of entry logs and journals, and the ledgers map of a log that a bookie has ended (``docs/formats/entry-logs.md``).
+"""The headers of entry logs and journals, and the ledgers map of a finished log (``docs/formats/entry-logs.md``).
 
-A log begins with 1024 bytes, ``BKLO | int32 version | int64 offset of the map | int32 ledgers``, big-endian. The map, behind the last
-entry, tells how many bytes each ledger has in the log. Offset and count are 0 until the log is ended, and stay so in a crash: then only the
-records themselves tell.
+A log begins with 1024 bytes, ``BKLO | int32 version | int64 offset of the map | int32 ledgers``, big-endian. The map, after the last entry,
+contains the bytes of each ledger in the log. Offset and count are 0 until the log is finished, and stay so in a crash: then the records
+have to be scanned.
 
-A bookie writes a journal before it acknowledges; what is not in an entry log yet when it dies is there alone. A file of it begins with
-``BKLG | int32 version``, big-endian; between its entries are records about ledgers (keys, fences, what is confirmed) and padding.
+A bookie writes to a journal before it acknowledges; when it dies, entries that are not in an entry log yet are only there. A journal file
+begins with ``BKLG | int32 version``, big-endian; between its entries are records about ledgers (keys, fences, LACs) and padding.
 """
 
 import struct
@@ -17,7 +17,7 @@ from ledgerfs.formats.array_types import Int64
 from ledgerfs_cluster.errors import CorruptLogError
 
 LOG_HEADER_BYTES = 1024
-"""Where the first record is, but for logs of the direct writer, which have a record of nothing up to byte 4096."""
+"""Position of the first record; logs of the direct writer first have an empty record up to byte 4096."""
 _MAGIC = b"BKLO"
 _HEADER = struct.Struct(">4siqi")
 _PART = struct.Struct(">iqqi")
@@ -34,16 +34,16 @@ _PADDED_HEADER_BYTES = 512
 
 @dataclass(frozen=True, slots=True)
 class EntryLogHeader:
-    """What a log says of itself.
+    """The header of a log.
 
     Attributes
     ----------
     version
         0 or 1; logs of version 0 have no map.
     map_at
-        The offset of the map; 0 if the log was not ended.
+        The offset of the map; 0 if the log is not finished.
     ledgers
-        How many ledgers the map has.
+        Number of ledgers in the map.
 
     """
 
@@ -53,13 +53,13 @@ class EntryLogHeader:
 
     @property
     def has_map(self) -> bool:
-        """Whether the log was ended, and has a map."""
+        """Whether the log is finished, and has a map."""
         return self.map_at > 0
 
 
 @dataclass(frozen=True, slots=True)
 class LedgersMap:
-    """How many bytes each ledger has in a log, by ascending id; arrays of shape (ledgers,).
+    """Bytes of each ledger in a log, by ascending id; arrays of shape (ledgers,).
 
     Attributes
     ----------
@@ -73,9 +73,9 @@ class LedgersMap:
 
 
 def parse_log_header(data: memoryview, *, key: str) -> EntryLogHeader:
-    """Parse the first bytes of a log, whose name is ``key``.
+    """Parse the first bytes of a log named ``key``.
 
-    Raises `CorruptLogError` for what is no entry log, or one of a version that is not known.
+    Raises `CorruptLogError` for bytes that are not an entry log's, or of an unknown version.
     """
     if len(data) < LOG_HEADER_BYTES:
         raise CorruptLogError(f"{len(data)} bytes are shorter than the header of an entry log", key=key, offset=0)
@@ -90,9 +90,9 @@ def parse_log_header(data: memoryview, *, key: str) -> EntryLogHeader:
 
 
 def parse_ledgers_map(data: memoryview, header: EntryLogHeader, *, key: str) -> LedgersMap:
-    """Parse the map of a log: ``data`` is what the log has from ``header.map_at`` on.
+    """Parse the map of a log: ``data`` are the bytes of the log from ``header.map_at`` on.
 
-    Raises `CorruptLogError` if it ends early, or has other ledgers than the header counts: then the log is to be scanned.
+    Raises `CorruptLogError` if it ends early, or has another number of ledgers than the header: then scan the log.
     """
     parts: list[Int64] = []
     at = found = 0
@@ -122,9 +122,9 @@ def _broken(header: EntryLogHeader, at: int, reason: str, key: str) -> CorruptLo
 
 
 def parse_journal_header(data: memoryview, *, key: str) -> int:
-    """Return where the first record of a journal is, by the first bytes of a file of it, whose name is ``key``.
+    """Return the position of the first record of a journal, from the first bytes of a file of it, named ``key``.
 
-    Raises `CorruptLogError` for what is none, or has a version that is not known. Version 1 had no header; it was gone before there was
+    Raises `CorruptLogError` for bytes that are not a journal's, or of an unknown version. Version 1 had no header; it is older than
     Pulsar.
     """
     if len(data) < _JOURNAL_HEADER.size:

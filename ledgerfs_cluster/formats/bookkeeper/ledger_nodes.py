@@ -1,7 +1,7 @@
-"""A ledger's node in ZooKeeper: which bookies have its entries, how these are checked, where it ends (``docs/formats/bookkeeper.md``).
+"""A ledger's node in ZooKeeper: its ensembles, the digest of its entries, and its end (``docs/formats/bookkeeper.md``).
 
-After a line with the version of the format it is Protobuf's text (2: BookKeeper before 4.9), or the message that index objects embed, with
-its length before it (3). Version 1 was gone before there was Pulsar. Of an open ledger nobody but its writer knows where it ends.
+After a line with the version of the format it is Protobuf's text (2: BookKeeper before 4.9), or the message that index objects embed, after
+its length (3). Version 1 is older than Pulsar. The node of an open ledger does not contain its end.
 """
 
 import re
@@ -47,12 +47,12 @@ _DIGESTS = {int(kind): kind for kind in DigestType}
 
 @dataclass(frozen=True, slots=True)
 class LedgerNode:
-    """What ZooKeeper knows of a ledger.
+    """ZooKeeper's metadata of a ledger.
 
     Attributes
     ----------
     ledger_id
-        From the path; the node's bytes do not have it.
+        From the path; the node does not contain it.
     length
         Bytes of all payloads; 0 if the ledger is not closed.
     last_entry
@@ -62,7 +62,7 @@ class LedgerNode:
     custom
         Custom metadata in the order of the bytes.
     created_ms
-        Creation of the ledger, ms since 1970 UTC; None where BookKeeper did not store it, as for Pulsar's: then that of the node.
+        Creation of the ledger, ms since 1970 UTC; None if BookKeeper did not store it, as for Pulsar's: use that of the node.
 
     """
 
@@ -80,31 +80,31 @@ class LedgerNode:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the ledger has an end that does not change any more."""
+        """Whether the ledger has an end that no longer changes."""
         return self.state == LedgerState.CLOSED
 
     @property
     def managed_ledger(self) -> str | None:
-        """Name of the managed ledger (``tenant/ns/persistent/topic``) whose entries, or whose cursor's states, the ledger has."""
+        """Name of the managed ledger (``tenant/ns/persistent/topic``) whose entries, or whose cursor's states, the ledger contains."""
         return self.told(MANAGED_LEDGER_KEY)
 
     @property
     def owner(self) -> str | None:
-        """Whose the ledger is by the component that made it: a managed ledger, or the topic of a schema or of delayed messages."""
+        """The owner by the component that created the ledger: a managed ledger, or the topic of a schema or of delayed messages."""
         return next(filter(None, map(self.told, _OWNER_KEYS)), None)
 
     @property
     def component(self) -> str | None:
-        """The part of the application that made the ledger, such as ``managed-ledger``, ``schema`` and ``compacted-ledger``."""
+        """The part of the application that created the ledger, such as ``managed-ledger``, ``schema`` and ``compacted-ledger``."""
         return self.told("component")
 
     @property
     def application(self) -> str | None:
-        """The application that made the ledger: ``pulsar``."""
+        """The application that created the ledger: ``pulsar``."""
         return self.told("application")
 
     def told(self, key: str) -> str | None:
-        """Return a text of the custom metadata; None if there is none."""
+        """Return a text of the custom metadata; None if it is missing or empty."""
         for found, value in self.custom:
             if found == key:
                 return value.decode("utf-8", "replace") or None
@@ -118,14 +118,14 @@ class LedgerNode:
         return self.ensembles[row - 1]
 
     def bookies_of(self, entry: int) -> tuple[str, ...]:
-        """Return the bookies that an entry was written to, in the order in which they are asked; raises `EntryRangeError`."""
+        """Return the write set of an entry, in the order of reads; raises `EntryRangeError`."""
         bookies = self.ensemble_of(entry).bookies
         return tuple([bookies[(entry + k) % len(bookies)] for k in range(self.write_quorum)])
 
     def is_covered_without(self, away: Collection[str]) -> bool:
-        """Whether one bookie that is not ``away`` has each acknowledged entry of the last ensemble.
+        """Return whether each acknowledged entry of the last ensemble is on a bookie that is not ``away``.
 
-        That is so if of each write set fewer are away than the writer waits for.
+        It is if fewer bookies of each write set are away than the ack quorum.
         """
         bookies = self.ensembles[-1].bookies
         absent = [bookie in away for bookie in bookies]
@@ -133,7 +133,7 @@ class LedgerNode:
         return all(sum(one) < self.ack_quorum for one in sets)
 
     def closed_at(self, last_entry: int, length: int) -> LedgerMetadata:
-        """Return the metadata of the ledger if it ends so: what an index object has of it."""
+        """Return the metadata of the ledger with this end, as an index object contains it."""
         return LedgerMetadata(
             length=length,
             last_entry=last_entry,
@@ -151,8 +151,8 @@ class LedgerNode:
 def parse_ledger_node(data: bytes, ledger_id: int, *, key: str) -> LedgerNode:
     """Parse the bytes of a ledger's node, of any version; ``key`` is its path.
 
-    Raises `CorruptMetadataError`, naming ``key``, for bytes that are no such node, and for a ledger that cannot be: quorums larger than its
-    ensemble, ensembles of other sizes or not from entry 0 on, sizes that 63 bits cannot count.
+    Raises `CorruptMetadataError` with ``key`` for other bytes, and for an impossible ledger: quorums larger than its ensemble, ensembles of
+    other sizes or not from entry 0 on, sizes that 63 bits cannot count.
     """
     header = _HEADER.match(data)
     if header is None:
@@ -181,7 +181,7 @@ def _read_message(data: bytes) -> LedgerMetadataRecord:
 
 
 def _read_text(data: bytes) -> LedgerMetadataRecord:
-    """Parse version 2; raises `ValueError`, also for fields that it does not have: none was ever added."""
+    """Parse version 2; raises `ValueError`, also for unknown fields: none was ever added."""
     try:
         text = text_format.Parse(data, LedgerText())
     except text_format.ParseError as error:
@@ -193,7 +193,7 @@ _VERSIONS = {2: _read_text, 3: _read_message}
 
 
 def _node_of(record: LedgerMetadataRecord, ledger_id: int) -> LedgerNode:
-    """Return the node that a record tells of; raises `ValueError` for a ledger that cannot be."""
+    """Return the node of a record; raises `ValueError` for an impossible ledger."""
     missing = [field for field in _REQUIRED if not record.HasField(field)]
     if missing:
         raise ValueError(f"ledger metadata lacks its {missing[0]}")
@@ -228,7 +228,7 @@ def _ends_of(record: LedgerMetadataRecord) -> tuple[int, int]:
 
 
 def _ack_quorum_of(record: LedgerMetadataRecord) -> int:
-    """Return how many bookies have acknowledged an entry: as many as it was written to where nothing else is told."""
+    """Return the ack quorum; it defaults to the write quorum."""
     ack_quorum = record.ack_quorum if record.HasField("ack_quorum") else record.write_quorum
     if not 1 <= ack_quorum <= record.write_quorum <= record.ensemble_size:
         raise ValueError(
@@ -239,7 +239,7 @@ def _ack_quorum_of(record: LedgerMetadataRecord) -> int:
 
 
 def _ensembles_of(record: LedgerMetadataRecord) -> tuple[Ensemble, ...]:
-    """Return the ensembles, ascending, whatever their order in the bytes."""
+    """Return the ensembles, ascending, in any order in the bytes."""
     ensembles = [Ensemble(one.first_entry, tuple(map(_text, one.bookie))) for one in record.ensemble]
     ensembles.sort(key=lambda one: one.first_entry)
     firsts = {one.first_entry for one in ensembles}

@@ -1,7 +1,7 @@
-"""Where a ledger's node is in ZooKeeper: a tree by the digits of its id (``docs/formats/bookkeeper.md``).
+"""Paths of ledgers' nodes in ZooKeeper: a tree by the digits of the id (``docs/formats/bookkeeper.md``).
 
-Ids below 2³¹ - 1 have ten digits, split 2-4-4, larger ones nineteen, split 3-4-4-4-4. Clusters that were set up to have only long ids have
-nineteen for all, so both are understood for any id.
+Ids below 2³¹ - 1 have ten digits, split 2-4-4, larger ones nineteen, split 3-4-4-4-4. Clusters configured for long ids use nineteen for
+all, so both forms are parsed for any id.
 """
 
 import re
@@ -21,16 +21,16 @@ _KNOWN_LAYOUTS = frozenset(
 )
 
 BLOCK_BITS = 32
-"""BookKeeper counts ids within blocks of 2³², a node for each (`LongZkLedgerIdGenerator`)."""
+"""BookKeeper counts ids within blocks of 2³², with a node for each block (`LongZkLedgerIdGenerator`)."""
 
 
 def layout_path(root: str = _ROOT) -> str:
-    """Return the path of the node that says where ledgers' nodes are; Pulsar's own metadata store has none."""
+    """Return the path of the node with the layout of ledgers' nodes; Pulsar's own metadata store has none."""
     return f"{root}/LAYOUT"
 
 
 def require_layout(data: bytes, *, key: str) -> None:
-    """Raise `UnsupportedFormatError` for a layout in which nodes are not where `ledger_path` says: flat, or with long ids only."""
+    """Raise `UnsupportedFormatError` for a layout with other paths than those of `ledger_path`: flat, or with long ids only."""
     # "2", and the class of a factory with its version (docs/formats/bookkeeper.md).
     factory = data.decode("utf-8", "replace").strip().rpartition("\n")[2].partition(":")[0].rpartition(".")[2]
     if factory not in _KNOWN_LAYOUTS:
@@ -39,7 +39,7 @@ def require_layout(data: bytes, *, key: str) -> None:
 
 
 def ledger_path(ledger_id: int, root: str = _ROOT) -> str:
-    """Return the path of a ledger's node below ``root``; raises `InvalidNameError` for a number that is no ledger's."""
+    """Return the path of a ledger's node below ``root``; raises `InvalidNameError` for a number that is not a ledger's id."""
     if not 0 <= ledger_id < _END:
         raise InvalidNameError("no ledger has this id", key=str(ledger_id))
     if ledger_id < _LONG_FROM:
@@ -61,5 +61,5 @@ def ledger_id_at(path: str, root: str = _ROOT) -> int | None:
 
 
 def is_folder_of_ledgers(path: str, root: str = _ROOT) -> bool:
-    """Whether ledgers may lie below ``path``: the root itself and folders of digits, not the nodes of bookies and of upkeep beside them."""
+    """Return whether ledgers may be below ``path``: the root itself and folders of digits, not nodes of bookies and of upkeep."""
     return path.startswith(root) and _FOLDER.fullmatch(path, len(root)) is not None

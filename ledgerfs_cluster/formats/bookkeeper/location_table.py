@@ -1,6 +1,6 @@
-"""Where the entries of one entry log, or journal, are: a table sorted by ledger and entry, as it is kept and mapped into memory.
+"""Locations of the entries of one entry log, or journal: a table sorted by ledger and entry, which is cached and mapped into memory.
 
-16 bytes an entry (its id, its place, its size) and 16 a ledger (its id, where its rows begin).
+16 bytes an entry (its id, its position, its size) and 16 a ledger (its id, its first row).
 """
 
 import struct
@@ -16,7 +16,7 @@ from ledgerfs_cluster.formats.bookkeeper.log_records import LogRecords
 UInt32 = npt.NDArray[np.uint32]
 
 MOST_FILE_BYTES = 2**32 - 1
-"""Places have 32 bits: bookies' logs end at 2 GiB, and so do their journals."""
+"""Positions have 32 bits: bookies end logs and journals at 2 GiB."""
 
 _HEADER = struct.Struct("<8sQQQQ")
 _MAGIC = b"LFSLOC\x00\x02"
@@ -31,14 +31,14 @@ class LocationTable:
     ledger_ids
         Ascending; shape (ledgers,).
     first_rows
-        Where each ledger's rows begin, and behind the last one's; shape (ledgers + 1,).
+        First row of each ledger, and the end of the last one's rows; shape (ledgers + 1,).
     entry_ids, places, sizes
-        The id of each entry, where it begins in the file (behind its size), and its bytes; within a ledger ascending by id, and by place
-        for an entry that is there more than once; shape (entries,).
+        The id of each entry, its position after its size field, and its bytes; within a ledger ascending by id, and by position
+        for several copies of an entry; shape (entries,).
     gaps
-        What is neither a record nor padding, as (start, end); shape (gaps, 2).
+        Bytes that are neither a record nor padding, as (start, end); shape (gaps, 2).
     end
-        Behind the last entry or gap, bytes.
+        End of the last entry or gap, bytes.
 
     """
 
@@ -52,7 +52,7 @@ class LocationTable:
 
     @property
     def entries(self) -> int:
-        """How many entries there are, each copy counted."""
+        """Number of entries; each copy counts."""
         return int(self.entry_ids.size)
 
     @property
@@ -62,12 +62,12 @@ class LocationTable:
 
     @property
     def counts(self) -> Int64:
-        """How many entries each ledger has; shape (ledgers,)."""
+        """Number of entries of each ledger; shape (ledgers,)."""
         return np.diff(self.first_rows)
 
     @property
     def stored(self) -> Int64:
-        """Bytes of each ledger's entries with the 4 bytes of their sizes, as a ledgers map counts them; shape (ledgers,)."""
+        """Bytes of each ledger's entries with the 4 bytes of their sizes, as in a ledgers map; shape (ledgers,)."""
         if not self.entries:
             return np.zeros(0, np.int64)
         sums: Int64 = np.add.reduceat(self.sizes.astype(np.int64), self.first_rows[:-1])
@@ -80,14 +80,14 @@ class LocationTable:
         return slice(low + int(np.searchsorted(ids, first, "left")), low + int(np.searchsorted(ids, last, "right")))
 
     def next_entry(self, row: int, entry: int) -> int | None:
-        """Return the least id of a ledger's entries from one on; None without one."""
+        """Return the least id of a ledger's entries from ``entry`` on; None without one."""
         low, high = int(self.first_rows[row]), int(self.first_rows[row + 1])
         at = low + int(np.searchsorted(self.entry_ids[low:high], entry, "left"))
         return int(self.entry_ids[at]) if at < high else None
 
 
 def location_table(records: LogRecords) -> LocationTable:
-    """Sort what a scan found; the file is at most `MOST_FILE_BYTES` long."""
+    """Sort the records of a scan; the file is at most `MOST_FILE_BYTES` long."""
     ledgers, entries, starts = records.ledger_ids, records.entry_ids, records.starts
     order = np.lexsort((starts, entries, ledgers))
     ledger_ids, begins = np.unique(ledgers[order], return_index=True)
@@ -103,7 +103,7 @@ def location_table(records: LogRecords) -> LocationTable:
 
 
 def build_location_table(table: LocationTable) -> bytes:
-    """Return the bytes in which a table is kept; little-endian, arrays of 8 bytes before those of 4."""
+    """Return the bytes of a cached table; little-endian, arrays of 8 bytes before those of 4."""
     header = _HEADER.pack(_MAGIC, table.ledger_ids.size, table.entries, len(table.gaps), table.end)
     wide = (table.ledger_ids, table.first_rows, table.entry_ids, table.gaps)
     narrow = (table.places, table.sizes)
@@ -112,7 +112,7 @@ def build_location_table(table: LocationTable) -> bytes:
 
 
 def parse_location_table(data: memoryview, *, key: str) -> LocationTable:
-    """Return the table that ``data`` has, as views of it; raises `CorruptObjectError` for what is none, or none of this version."""
+    """Return the table in ``data``, as views of it; raises `CorruptObjectError` for other bytes, or another version."""
     if len(data) < _HEADER.size:
         raise CorruptObjectError("it is too short for a table of locations", key=key, offset=0)
     magic, ledgers, entries, gaps, end = _HEADER.unpack_from(data)

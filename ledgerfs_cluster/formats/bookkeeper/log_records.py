@@ -1,16 +1,16 @@
 """The records of an entry log, and of a journal: ``int32 size | entry``, one after the other (``docs/formats/entry-logs.md``).
 
-One kernel walks a file, which touches nothing but headers. What is no record is a gap with its place, and the walk goes on where two
-records follow each other. Padding that writers leave is no damage: zeros in both kinds of files, 0xF0 up to a multiple of 4096 in logs,
-records of their own in journals.
+One kernel walks a file and reads only headers. Bytes that are not a record become a gap, and the walk continues where two records follow
+each other. Writers' padding is not damage: zeros in both kinds of files, 0xF0 up to a multiple of 4096 in logs, special records in
+journals.
 
-A size that is damaged hides what lies behind it, up to megabytes of sound entries if it is too large. So where a record is followed by
-none, the digests tell which of the two is wrong, and how long that one is (`entry_ends.py`): the entry is told
-with the length that fits, and the four bytes of its size as what is no record.
+A damaged size hides the bytes after it, up to megabytes of sound entries if it is too large. So if no record follows a record, digests
+decide which of the two is wrong, and how long it is (`entry_ends.py`): the entry gets the length that fits, and the four bytes of its size
+become a gap.
 
-A file may be walked in windows, each a front part of what is left of it. Nothing is decided that bytes behind the window may change: the
-walk stops before it, and before the two records that lead there. So all that it knows at a place is whether it is searching, and about how
-many bytes it asked digests, and windows find what one walk over the file finds.
+A file may be walked in windows, each a front part of the rest of the file. The walk decides nothing that bytes after the window may change:
+it stops before such bytes, and before the two records that lead there. So its state at a position is only whether it is searching, and how
+many bytes it checked digests of, and windows give the same result as one walk over the file.
 """
 
 from dataclasses import dataclass
@@ -23,52 +23,52 @@ from ledgerfs.formats.memory_loads import load_int32, load_int64, load_uint32
 from ledgerfs_cluster.formats.bookkeeper.entry_ends import fitting_end, has_header, is_fitting
 
 MOST_ENTRY_BYTES = 5_253_120 + 1024
-"""``nettyMaxFrameSizeBytes`` of Pulsar's bookies, and some more; what is larger is no entry, unless its reader knows of larger ones."""
+"""``nettyMaxFrameSizeBytes`` of Pulsar's bookies plus a margin; no entry is larger, unless the caller passes a larger limit."""
 WINDOW_ALIGNMENT = 4096
 """Windows begin at multiples of it in the file."""
 _COLUMNS, _GAP_COLUMNS = 4, 2
 _MOST_ASKED = 256 << 20
-"""Bytes of a file that digests are asked about, which takes some seconds: what is garbage all over is only searched."""
+"""Bytes of a file whose digests are checked, which takes some seconds: pure garbage is then only searched."""
 _LEAST_ASKED = 256
-"""What a question costs at least."""
+"""Least cost of one digest check, bytes."""
 _AT, _FILLED, _IS_LOST, _ASKED = range(4)
 _STATE = 9
-"""What a walk knows: where it goes on, how far it is filled, whether it is searching, about how many bytes digests were asked; where the
-last entry begins, with its size, and ends, and how far it was filled before that; where the one before that begins, if that ends there,
-else -1, and the same of it."""
+"""Size of a walk's state: current position, end of filled bytes, whether it is searching, bytes of digest checks; start of the last entry,
+its end, and the end of filled bytes before it; start of the entry before, if that ends at the last one's start, else -1, and its end of
+filled bytes."""
 _ZEROS_OF_ENTRY = 11
-"""At most, of a size that is zero, and a ledger's id; what ids are 0 begin with is not told from padding."""
+"""Most leading zeros of an entry, of a zero size and a ledger's id; zeros of ids 0 look like padding."""
 _ZEROS_LEFT = 16
 _FIRST_ROWS = 1 << 16
 _MOST_GAPS = 10_000
-"""Rows that are made room for at once."""
+"""Most rows that are allocated at once."""
 
 
 def least_window_bytes(most_bytes: int = MOST_ENTRY_BYTES) -> int:
-    """Return how many bytes a window has, whose ``start`` is less than `WINDOW_ALIGNMENT`, that is always gone on in: ``end > start``."""
+    """Return the least size of a window with ``start`` below `WINDOW_ALIGNMENT` that always makes progress: ``end > start``."""
     return 3 * (most_bytes + 4) + 2 * WINDOW_ALIGNMENT
 
 
 @dataclass(frozen=True, slots=True)
 class LogRecords:
-    """The entries of a log or a journal, or of a window of one, in the order of their places, which are those in the bytes at hand.
+    """The entries of a log or a journal, or of a window of one, in the order of their positions, which count from the given bytes.
 
     Attributes
     ----------
     starts, sizes
-        Where each entry begins, behind the size, and its bytes; shape (entries,).
+        Start of each entry, after its size field, and its bytes; shape (entries,).
     ledger_ids, entry_ids
-        As each entry has them; its digest says whether that is so.
+        Ids in each entry; check its digest to trust them.
     gaps
-        What is no record, as (start, end); shape (gaps, 2). The last one may be a record that the log ends in the middle of. One that is
-        still searched over at the end of a window is told as far as that, and touches the first one of the next window.
+        Bytes that are not a record, as (start, end); shape (gaps, 2). The last one may be an unfinished record at the end of the log. A gap
+        that continues after a window ends with it, and touches the first gap of the next window.
     end
-        Where the next window has to go on; in the last one, behind the last record, or the last byte that was looked at.
+        Start of the next window's walk; in the last window, after the last record, or after the last byte read.
     filled_to
-        Behind the last record or gap: from there to ``end`` all is padding, or where the walk began if all of it is. A log that grows is
-        gone on with there, since bookies make files longer with zeros, and write over these.
+        After the last record or gap: from there to ``end`` is only padding; the start of the walk if all is padding. Continue a growing log
+        there, since bookies extend files with zeros, and overwrite these.
     ends_in_gap, asked
-        Whether it was searching when it stopped, and how many bytes digests were asked about so far: the next window has to be told.
+        Whether the walk was searching when it stopped, and the bytes of its digest checks so far: pass both to the next window.
 
     """
 
@@ -98,15 +98,15 @@ def scan_records(
     in_gap: bool = False,
     asked: int = 0,
 ) -> LogRecords:
-    """Find the records of a log, or of a file of a journal, from a place on: the first one's, or where an earlier scan ended.
+    """Find the records of a log, or of a journal file, from ``start`` on: the first record, or the end of an earlier scan.
 
     ``data`` is all of the log, or with ``is_end=False`` a window of it: it begins at a multiple of `WINDOW_ALIGNMENT` of the log, since
-    padding ends at such places, and a record that may reach out of it is left to the next window. That one begins at the last multiple that
-    is not behind ``end``, with ``in_gap`` and ``asked`` as this one has ``ends_in_gap`` and ``asked``. Nothing may be found in a window
-    of less than `least_window_bytes`: then it has to be larger.
+    padding ends at such positions, and leaves a record that may extend after it to the next window. That one begins at the last multiple up
+    to ``end``, with this result's ``ends_in_gap`` and ``asked`` as ``in_gap`` and ``asked``. A window smaller than `least_window_bytes` may
+    find nothing: then use a larger one.
 
-    Special records (maps and fillers, of ledger -1) are passed over. In a journal a size of 0 is where the bookie had not written yet; what
-    follows such zeros nevertheless is found. Raises nothing: what is wrong is told.
+    Special records (maps and fillers, of ledger -1) are skipped. In a journal a size of 0 is where the bookie had not written yet; records
+    after such zeros are found. Raises no errors: damage becomes gaps.
     """
     state = np.zeros(_STATE, np.int64)
     state[:] = (max(0, start), max(0, start), in_gap, asked, -1, -1, 0, -1, 0)
@@ -126,7 +126,7 @@ def scan_records(
     at, filled_to = int(state[_AT]), int(state[_FILLED])
     table = np.concatenate(found)
     if len(table) and table[-1, 0] >= at:
-        # The last records are left to the next window, which may tell that their sizes are wrong.
+        # Leave the last records to the next window, which may find that their sizes are wrong.
         table = table[table[:, 0] < at]
     starts, sizes, ledger_ids, entry_ids = (np.ascontiguousarray(table[:, column]) for column in range(_COLUMNS))
     gaps = np.concatenate(holes)
@@ -137,7 +137,7 @@ def scan_records(
 
 @inner_kernel
 def _zeros_end(data, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return the place of the first byte from one on that is not zero."""
+    """Return the position of the first byte from ``at`` on that is not zero."""
     while at + 8 <= data.size and load_int64(data, at) == 0:  # type: ignore[call-arg]
         at += 8
     while at < data.size and data[at] == 0:
@@ -147,7 +147,7 @@ def _zeros_end(data, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN20
 
 @inner_kernel
 def _is_special(data, at, size, entry):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Whether a record of a journal is about a ledger: its key, a fence, or what is confirmed of it."""
+    """Return whether a journal's record is about a ledger: its key, a fence, or its explicit LAC."""
     if entry == -0x2000 or entry == -0x4000:  # noqa: PLR1714  (a tuple is slower)
         return size == 16
     if (entry == -0x1000 or entry == -0x8000) and size >= 20:  # noqa: PLR1714
@@ -157,9 +157,9 @@ def _is_special(data, at, size, entry):  # type: ignore[no-untyped-def]  # noqa:
 
 @inner_kernel
 def _padding_span(data, at, most_bytes, is_end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return the bytes of a journal's padding: its mark, how many bytes follow, and these, all zeros; 0 if it is none, -1 if unknown.
+    """Return the bytes of a journal's padding: its mark, the number of bytes that follow, and these, all zeros; 0 if none, -1 if unknown.
 
-    What is not zero is told as a gap rather than passed over, since a length that lies would hide entries.
+    Padding with other bytes becomes a gap, since skipping a wrong length would hide entries.
     """
     if at + 8 > data.size or load_uint32(data, at) != 0xFFFFFF00:  # type: ignore[call-arg]
         return 0
@@ -174,10 +174,10 @@ def _padding_span(data, at, most_bytes, is_end):  # type: ignore[no-untyped-def]
 
 @inlined_kernel
 def _span(data, at, most_bytes, is_end, is_journal):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0911
-    """Return the bytes of the record that may begin here, all of it in the file: 0 if none does, -1 if bytes behind the window tell.
+    """Return the bytes of the record that may begin here, all of it in the file: 0 if none does, -1 if bytes after the window decide.
 
-    It is judged by its size, and by the numbers of the entry. Entries have a header of 32 bytes; in logs, records of ledger -1 (maps,
-    fillers) have 16 at least.
+    Checks its size, and the numbers of the entry. Entries have a header of 32 bytes; in logs, records of ledger -1 (maps, fillers) have 16
+    at least.
     """
     if at + 36 > data.size and not is_end:
         return np.int64(-1)
@@ -199,7 +199,7 @@ def _span(data, at, most_bytes, is_end, is_journal):  # type: ignore[no-untyped-
     entry = np.int64(load_int64(data, at + 12))
     if entry < 0 or size < 32:
         return span if is_journal and _is_special(data, at, size, entry) else np.int64(0)
-    # A repair of BookKeeper's writes copies with what is confirmed of the ledger by then: behind the entry itself.
+    # A repair of BookKeeper writes copies with the LAC of that time, which may be greater than the entry's id.
     if load_int64(data, at + 20) >= -1 and load_int64(data, at + 28) >= 0:
         return span
     return np.int64(0)
@@ -207,10 +207,10 @@ def _span(data, at, most_bytes, is_end, is_journal):  # type: ignore[no-untyped-
 
 @inner_kernel
 def _past_padding(data, at, most_bytes, is_end, is_journal):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return where to go on behind padding that begins here (the place itself if none does), and whether the data ends in it.
+    """Return the position after padding that begins here (``at`` if none does), and whether the data ends in it.
 
     Sizes are less than 2^24, so their first byte is 0: up to three of the zeros belong to a record that begins with them. A walk that stops
-    among zeros leaves some of them, by which it is known where it goes on what these were.
+    among zeros leaves some of them, so that the next window can decide where they end.
     """
     if data[at] == 0xF0 and not is_journal:
         end = (at // 4096 + 1) * 4096
@@ -232,9 +232,9 @@ def _past_padding(data, at, most_bytes, is_end, is_journal):  # type: ignore[no-
 
 @inlined_kernel
 def _leads_on(data, at, most_bytes, is_end, is_journal):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Whether a record begins here that may be followed by what is behind it (the end, padding, or another record): 1, 0, or -1 if unknown.
+    """Return whether a record begins here with a valid successor (the end, padding, or another record): 1, 0, or -1 if unknown.
 
-    A journal's padding is no such record: its mark, and zeros, are found in many numbers.
+    A journal's padding is not such a record: many numbers contain its mark and zeros.
     """
     if is_journal and data[at] == 0xFF:
         return np.int64(0)
@@ -251,7 +251,7 @@ def _leads_on(data, at, most_bytes, is_end, is_journal):  # type: ignore[no-unty
 
 @inner_kernel
 def _search(data, at, most_bytes, is_end, is_journal):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return the first place from one on where a record is that leads on, and True; or where the search has to stop, and False."""
+    """Return the first position from ``at`` on with a record that leads on, and True; or the position to stop at, and False."""
     while at < data.size:
         leads = _leads_on(data, at, most_bytes, is_end, is_journal)
         if leads != 0:
@@ -262,7 +262,7 @@ def _search(data, at, most_bytes, is_end, is_journal):  # type: ignore[no-untype
 
 @inlined_kernel
 def _note_entry(data, at, end, rows, count):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Fill a row if the record, which ends there, is an entry; return how many it is."""
+    """Fill a row if the record up to ``end`` is an entry; return the number of rows filled."""
     ledger = np.int64(load_int64(data, at + 4))  # type: ignore[call-arg]
     entry = np.int64(load_int64(data, at + 12))
     if ledger < 0 or entry < 0:
@@ -276,7 +276,7 @@ def _note_entry(data, at, end, rows, count):  # type: ignore[no-untyped-def]  # 
 
 @inner_kernel
 def _asked_end(data, at, most_bytes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return where the entry that begins there ends by its digest, -1 if none tells, and how many bytes were looked at for that."""
+    """Return the end of the entry by its digest, -1 if none fits, and the bytes read for that."""
     limit = min(data.size, at + most_bytes)
     if not has_header(data, at):
         return np.int64(-1), np.int64(_LEAST_ASKED)
@@ -287,9 +287,9 @@ def _asked_end(data, at, most_bytes):  # type: ignore[no-untyped-def]  # noqa: A
 
 @inner_kernel
 def _end_behind_zeros(data, zeros, at, most_bytes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return where the record begins whose size is wrong, and where it ends, -1 and -1 if no digest tells; and what that cost.
+    """Return start and end of the record with a wrong size, -1 and -1 if no digest fits; and the bytes read for that.
 
-    No record begins at ``at``. From ``zeros`` on up to it all is zero: some of it may be the size, and the number of a ledger.
+    No record begins at ``at``. All bytes from ``zeros`` to it are zero: some may be the size, and the id of a ledger.
     """
     asked = np.int64(0)
     for place in range(max(zeros, at - _ZEROS_OF_ENTRY), at + 1):
@@ -302,13 +302,13 @@ def _end_behind_zeros(data, zeros, at, most_bytes):  # type: ignore[no-untyped-d
 
 @inner_kernel
 def _is_sound(data, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Whether an entry begins at a place, with its size, whose digest fits."""
+    """Return whether an entry begins here, with its size, whose digest fits."""
     return at + 4 <= data.size and is_fitting(data, at + 4, at + 4 + np.int64(load_uint32(data, at)))  # type: ignore[call-arg]
 
 
 @inlined_kernel
 def _note_lie(data, at, end, rows, gaps, count, broken):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
-    """Fill a row for an entry that ends otherwise than its size says, and a gap for the size; return how many rows it is."""
+    """Fill a row for an entry with a wrong size, and a gap for the size; return the number of rows filled."""
     gaps[broken, 0] = at
     gaps[broken, 1] = at + 4
     return _note_entry(data, at, end, rows, count)
@@ -316,9 +316,9 @@ def _note_lie(data, at, end, rows, gaps, count, broken):  # type: ignore[no-unty
 
 @inner_kernel
 def _lying_entry(data, last, before, most_bytes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return which of the last two entries has a wrong size, and where it ends, -1 and -1 if none tells; and what that cost.
+    """Return start and end of the one of the last two entries that has a wrong size, -1 and -1 if none has; and the bytes read for that.
 
-    The last one may be none, but bytes of the one before.
+    The last entry may only be bytes of the one before.
     """
     end, asked = _asked_end(data, last + 4, most_bytes)
     if end >= 0:
@@ -333,10 +333,10 @@ def _lying_entry(data, last, before, most_bytes):  # type: ignore[no-untyped-def
 
 @inner_kernel
 def _lying_size(data, at, behind, is_cut, last, before, most_bytes, is_end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
-    """Ask digests at a place where no record begins; ``last`` is the entry that ends there, -1 without one, ``behind`` the end of padding.
+    """Check digests where no record begins; ``last`` is the entry that ends there, -1 without one, ``behind`` the end of padding.
 
-    Return where an entry begins whose size is wrong, and where it ends; where the walk has to stop, if bytes behind the window tell that;
-    each -1 if there is none; and how many bytes digests were asked about.
+    Return start and end of an entry with a wrong size; the position to stop at, if bytes after the window decide; each -1 without one; and
+    the bytes of digest checks.
     """
     asked = np.int64(0)
     if last >= 0 and not is_fitting(data, last + 4, at):
@@ -345,7 +345,7 @@ def _lying_size(data, at, behind, is_cut, last, before, most_bytes, is_end):  # 
         begin, end, asked = _lying_entry(data, last, before, most_bytes)
         if end >= 0:
             return begin, end, np.int64(-1), asked
-    # What is found behind zeros may be numbers of an entry whose size is zero.
+    # A record found after zeros may be numbers of an entry whose size is zero.
     if is_cut or _is_sound(data, behind):
         return np.int64(-1), np.int64(-1), np.int64(-1), asked
     if not is_end and behind + 4 + most_bytes > data.size:
@@ -356,7 +356,7 @@ def _lying_size(data, at, behind, is_cut, last, before, most_bytes, is_end):  # 
 
 @kernel
 def _walk(data, most_bytes, is_end, is_journal, state, rows, gaps):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0912, PLR0915, PLR0917, C901
-    """Fill rows and gaps from where ``state`` is, and move that; return how many rows and gaps there are."""
+    """Fill rows and gaps from ``state`` on, and advance it; return the number of rows and of gaps."""
     at, filled, is_lost, asked, last, last_end, filled_last, before, filled_before = state
     count = broken = 0
     while at < data.size and count < rows.shape[0] and broken < gaps.shape[0]:
@@ -366,7 +366,7 @@ def _walk(data, most_bytes, is_end, is_journal, state, rows, gaps):  # type: ign
                 if is_journal and data[at] == 0xFF:
                     at += span
                 else:
-                    # Loaded again, so that the place of the next record waits for nothing but its size.
+                    # Loaded again, so that the position of the next record depends on its size alone.
                     end = at + 4 + np.int64(load_uint32(data, at))  # type: ignore[call-arg]
                     if _note_entry(data, at, end, rows, count):
                         count += 1
@@ -390,7 +390,7 @@ def _walk(data, most_bytes, is_end, is_journal, state, rows, gaps):  # type: ign
                     at, filled = stop, filled_back if stop < at else filled
                     break
                 if end >= 0:
-                    # What was taken for an entry was a part of the one before.
+                    # The last entry was a part of the one before.
                     count -= 1 if begin < last and count > 0 else 0
                     count += _note_lie(data, begin, end, rows, gaps, count, broken)
                     broken += 1

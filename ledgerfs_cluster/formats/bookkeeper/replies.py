@@ -1,6 +1,6 @@
 """Replies of a bookie, in version 2 of its protocol, found in whole buffers by a kernel (``docs/formats/bookkeeper.md``).
 
-Replies to pipelined requests come in any order: single ones are matched by ledger and entry, those of batches by the request's id.
+Replies to pipelined requests come in any order: match single ones by ledger and entry, those of batches by the request's id.
 """
 
 from dataclasses import dataclass
@@ -14,18 +14,18 @@ from ledgerfs.formats.memory_loads import load_int32, load_int64, load_uint32
 from ledgerfs_cluster.errors import CorruptReplyError
 
 MAX_REPLY_BYTES = 256 << 20
-"""A larger frame is none of a bookie: their largest entries have 5 MiB, unless someone raised that."""
+"""Bookies send no larger frame: their largest entries have 5 MiB, unless configured otherwise."""
 
 
 class Operation(IntEnum):
-    """What a reply answers."""
+    """Kind of request that a reply is for."""
 
     READ = 2
     BATCH_READ = 7
 
 
 class ReplyCode(IntEnum):
-    """How a bookie answers a request."""
+    """A bookie's result code."""
 
     OK = 0
     NO_LEDGER = 1
@@ -51,16 +51,15 @@ class Replies:
     codes
         A `ReplyCode` each, or a number that later bookies may have.
     ledgers, entries
-        As they were asked for: for the newest entry the id is -1, for a batch the first of its ids.
+        As requested: for the newest entry the id is -1, for a batch the first of its ids.
     request_ids
-        The request's id of a batch; -1 for single entries.
+        Request id of a batch; -1 for single entries.
     starts, sizes
-        Where the stored entry begins in the buffer, or the list of a batch, and its bytes; 0 bytes if the code is not OK.
+        Start of the stored entry, or of a batch's list, in the buffer, and its bytes; 0 bytes if the code is not OK.
     position
         Index in the buffer after the last whole reply.
     missing
-        How many bytes the next reply needs beyond those in the buffer, at least 1; after fewer than 4 bytes of it those up to its
-        length.
+        Bytes that the next reply lacks in the buffer, at least 1; with fewer than 4 bytes of it, those up to its length.
 
     """
 
@@ -81,7 +80,7 @@ class Replies:
 def scan_replies(buffer: memoryview, start: int, end: int, *, key: str) -> Replies:
     """Find the whole replies in ``buffer[start:end]``; ``key`` names the bookie in errors.
 
-    Raises `CorruptReplyError` for a frame that is no reply to a read, or claims more than `MAX_REPLY_BYTES`. Reads no byte after
+    Raises `CorruptReplyError` for a frame that is not a reply to a read, or claims more than `MAX_REPLY_BYTES`. Reads no byte after
     ``end``, and allocates 56 bytes for each reply found.
     """
     data = _bytes_of(buffer, start, end)
@@ -125,14 +124,14 @@ _FAULTS = {
 
 @kernel
 def _count(data, start, end, most):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return (whole replies, index after them, bytes missing or what is wrong, which fault or 0)."""
+    """Return (whole replies, index after them, bytes missing or the faulty value, number of the fault or 0)."""
     at, count = start, 0
     while end - at >= 4:
         size = np.int64(load_int32(data, at))  # type: ignore[call-arg]
         if size < 24 or size > most:
             return count, at, size, 1
         if end - at >= 8:
-            # Told as soon as it is here: what claims to be a large reply may be none, and its rest would be waited for.
+            # Check early: a frame that claims to be large may not be a reply, and the rest of it may never arrive.
             header = np.int64(load_uint32(data, at + 4))
             operation = (header >> 16) & 0xFF
             if header >> 24 != 2 or (operation != 2 and operation != 7):  # noqa: PLR1714  (numba compiles this)
@@ -148,7 +147,7 @@ def _count(data, start, end, most):  # type: ignore[no-untyped-def]  # noqa: ANN
 
 @kernel
 def _fill(data, start, rows):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Fill in replies that `_count` has found sound."""
+    """Fill in replies that `_count` has checked."""
     at = start
     for i in range(rows.shape[1]):
         size = np.int64(load_int32(data, at))  # type: ignore[call-arg]
@@ -168,7 +167,7 @@ def _fill(data, start, rows):  # type: ignore[no-untyped-def]  # noqa: ANN001, A
 
 @kernel
 def _count_listed(data, start, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return how many entries a list has, and where they end: not at ``end``, if one is not inside it."""
+    """Return the number of entries in a list, and their end: before ``end`` if one extends beyond it."""
     at, count = start, 0
     while end - at >= 4:
         size = np.int64(load_int32(data, at))  # type: ignore[call-arg]

@@ -1,6 +1,6 @@
-"""Requests to a bookie, in version 2 of its protocol: reads of single entries, and of runs of them (``docs/formats/bookkeeper.md``).
+"""Requests to a bookie, in version 2 of its protocol: reads of single entries, and of batches (``docs/formats/bookkeeper.md``).
 
-A read may carry a flag that fences the ledger, so that its writer fails, and then has a master key behind it. Neither can be built here.
+A read may carry a flag that fences the ledger, so that its writer fails, and then ends with a master key. This module builds neither.
 """
 
 import struct
@@ -11,7 +11,7 @@ from ledgerfs.errors import EntryRangeError
 from ledgerfs.formats.array_types import Int64
 
 NEWEST = -1
-"""The entry id that asks for the newest entry that a bookie has of a ledger."""
+"""The entry id that requests a bookie's newest entry of a ledger."""
 
 _VERSION = 2
 _READ = _VERSION << 24 | 2 << 16
@@ -21,7 +21,7 @@ _BATCH = struct.Struct(">iIqqqiq")
 
 
 def read_requests(ledger_id: int, entries: Int64) -> bytes:
-    """Return requests for single entries, 24 bytes each, one behind the other; an entry of `NEWEST` asks for the newest.
+    """Return requests for single entries, 24 bytes each, one after the other; an entry of `NEWEST` requests the newest.
 
     Raises `EntryRangeError` for ids that no entry has.
     """
@@ -36,10 +36,10 @@ def read_requests(ledger_id: int, entries: Int64) -> bytes:
 
 
 def batch_request(ledger_id: int, first_entry: int, request_id: int, most_entries: int, most_bytes: int) -> bytes:
-    """Return a request for up to ``most_entries`` entries from ``first_entry`` on, which the reply repeats with ``request_id``; 44 bytes.
+    """Return a request for up to ``most_entries`` entries from ``first_entry`` on; the reply repeats ``request_id``; 44 bytes.
 
-    The bookie stops at the first entry that it lacks, and before ``most_bytes`` (bytes of the reply) or its own limit; the first entry
-    comes whatever its size. Raises `EntryRangeError` for a first entry that is none, and limits that allow no entry.
+    The bookie stops at the first entry that it lacks, and before ``most_bytes`` (bytes of the reply) or its own limit; it always sends the
+    first entry. Raises `EntryRangeError` for a negative first entry, and limits that allow no entry.
     """
     if first_entry < 0 or not 0 < most_entries < 2**31 or not 0 < most_bytes < 2**63:
         raise EntryRangeError(

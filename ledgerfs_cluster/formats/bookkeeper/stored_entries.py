@@ -1,7 +1,7 @@
 """Entries as bookies store and send them: a header of 32 bytes, a digest, the payload (``docs/formats/bookkeeper.md``).
 
-``int64`` ledger, entry, last add confirmed, and bytes of all entries up to this one; big-endian. The digest is of the header and the
-payload. What a bookie sent is checked by one kernel over the whole buffer, and only told apart: a caller who has another replica asks it.
+``int64`` ledger, entry, LAC (last add confirmed), and bytes of all entries up to this one; big-endian. The digest covers header and
+payload. One kernel checks a whole buffer and only classifies entries: the caller may read a bad one from another replica.
 """
 
 import hmac
@@ -29,15 +29,15 @@ _ANY_ENTRY = -1
 
 
 class Fault(IntEnum):
-    """What is wrong with a stored entry."""
+    """Fault of a stored entry."""
 
     NONE = 0
     OTHER_ENTRY = 1
     """It belongs to another ledger, or has another id than expected."""
     DIGEST = 2
-    """Its bytes are not those that its digest was made of."""
+    """Its bytes do not match its digest."""
     TOO_SHORT = 3
-    """It has no room for header and digest, or reaches out of the buffer."""
+    """It has no room for header and digest, or extends beyond the buffer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +47,15 @@ class Checked:
     Attributes
     ----------
     starts, sizes
-        Where the payload begins in the buffer, and its bytes; 0 bytes where the entry is too short to have one.
+        Start of the payload in the buffer, and its bytes; 0 bytes if the entry is too short to have one.
     last_confirmed
-        The last add that the writer knew to be confirmed when it wrote this entry; -1 for none.
+        The LAC that the writer stored in this entry; -1 for none.
     lengths_so_far
         Bytes of all payloads of the ledger up to this one.
     ids
-        Entry ids, as the stored entries have them.
+        Entry ids in the stored entries.
     wrong
-        A `Fault` each: 0 where the entry is sound. Only sound rows have other columns that may be believed.
+        A `Fault` each: 0 for a sound entry. Trust the other columns only for sound rows.
 
     """
 
@@ -68,7 +68,7 @@ class Checked:
 
     @property
     def are_sound(self) -> bool:
-        """Whether nothing is wrong with any of them."""
+        """Whether all of them are sound."""
         return not self.wrong.any()
 
 
@@ -77,8 +77,8 @@ def check_entries(  # noqa: PLR0917  (where the entries are, and whose)
 ) -> Checked:
     """Check the stored entries at ``buffer[starts[i] : starts[i] + sizes[i]]``, and find their payloads.
 
-    An expected id of -1 stands for any entry of the ledger: the newest, whose id the asker does not know. Reads no byte outside the
-    buffer; raises nothing for bad entries, which the result tells.
+    An expected id of -1 stands for any entry of the ledger: the newest, whose id is not known before. Reads no byte outside the buffer;
+    raises no errors for bad entries, which the result marks.
     """
     if not starts.size == sizes.size == expected_ids.size:
         raise ValueError(f"{starts.size} places, {sizes.size} sizes and {expected_ids.size} ids")
@@ -94,7 +94,7 @@ def check_entries(  # noqa: PLR0917  (where the entries are, and whose)
 def build_stored_entry(  # noqa: PLR0917  (in the order of the bytes)
     ledger_id: int, entry_id: int, last_confirmed: int, length_so_far: int, payload: bytes, digest: Digest
 ) -> bytes:
-    """Return the entry as a bookie stores it; ``length_so_far`` counts its own payload, too."""
+    """Return the entry as a bookie stores it; ``length_so_far`` includes its own payload."""
     header = _HEADER.pack(ledger_id, entry_id, last_confirmed, length_so_far)
     return header + _digest_of(header, payload, digest) + payload
 
@@ -113,7 +113,7 @@ def _digest_of(header: bytes, payload: bytes, digest: Digest) -> bytes:
 def _check_hmac(
     data: npt.NDArray[np.uint8], starts: Int64, numbers: Int64, digest: Digest, wrong: npt.NDArray[np.int8]
 ) -> None:
-    """Mark entries whose HMAC differs; one call of the C library an entry, which is most of the time anyway."""
+    """Mark entries whose HMAC differs, by one call of the C library an entry, which takes most of the time anyway."""
     view = data.data
     empty = hmac.new(digest.key, digestmod="sha1")
     for row in np.flatnonzero(wrong == Fault.NONE).tolist():
@@ -159,7 +159,7 @@ def _check(  # type: ignore[no-untyped-def]  # noqa: ANN202, PLR0917
 
 @inner_kernel
 def is_digest(data, at, payload_at, end, kind):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Whether the digest of an entry is that of its bytes; True for those that are no checksums."""
+    """Return whether an entry's digest matches its bytes; True for kinds that are not checksums."""
     if kind == 3:
         crc = crc32c_after(np.uint32(0), data, at, at + 32)
         return crc32c_after(crc, data, payload_at, end) == load_uint32(data, at + 32)  # type: ignore[call-arg]
@@ -172,8 +172,8 @@ def is_digest(data, at, payload_at, end, kind):  # type: ignore[no-untyped-def] 
 def differing_copies(buffer: memoryview, entries: Int64, checked: Checked) -> npt.NDArray[np.intp]:
     """Return the rows of sound copies that differ from the sound copy of the same entry before them.
 
-    ``entries`` has the id of each copy, copies of one entry follow each other. Compared are payloads, and the bytes of the ledger up to
-    them; what a writer knew to be confirmed may differ, since copies are written at different times.
+    ``entries`` has the id of each copy; copies of one entry follow each other. Compares payloads, and the bytes of the ledger up to them;
+    LACs may differ, since copies are written at different times.
     """
     rows = np.flatnonzero(checked.wrong == 0)
     left, right = rows[:-1], rows[1:]

@@ -1,1 +1,1 @@
-"""What Pulsar keeps in ZooKeeper of a topic: its ledgers and its cursors (``docs/formats/managed-ledgers.md``)."""
+"""Formats of Pulsar's managed ledgers in ZooKeeper: their ledger lists and cursors (``docs/formats/managed-ledgers.md``)."""

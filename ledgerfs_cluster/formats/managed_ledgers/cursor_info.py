@@ -1,7 +1,7 @@
-"""How far a subscription has come: the node of a cursor in ZooKeeper, and entries of its ledger (``docs/formats/managed-ledgers.md``).
+"""State of a subscription: the node of a cursor in ZooKeeper, and entries of its ledger (``docs/formats/managed-ledgers.md``).
 
-While a broker has the topic loaded, and after a crash, the node is stale, and the last entry of the cursor's ledger counts. After a clean
-unload the state is in the node.
+While a broker has the topic loaded, and after a crash, the node is stale, and the last entry of the cursor's ledger has the state. After a
+clean unload the node has the state.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,14 +29,14 @@ from ledgerfs_cluster.formats.proto.metadata_pb2 import (
 )
 
 IN_THE_NODE = -1
-"""The `CursorInfo.cursors_ledger` of a cursor whose state is all there."""
+"""`CursorInfo.cursors_ledger` of a cursor whose whole state is in the node."""
 
 Hole = tuple[Position, Position]
-"""Acknowledged entries after the mark-delete position: from after the first position to the second, with it."""
+"""Acknowledged entries after the mark-delete position: after the first position, up to and including the second."""
 
 _WORD = np.dtype("<i8")
 _PIECE_BYTES = 8 << 10
-"""Bytes of a bitmap that are looked at at once: a bit of them takes a byte then."""
+"""Bytes of a bitmap that are unpacked at once, each bit to a byte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +48,17 @@ class CursorInfo:
     cursors_ledger
         The ledger whose last entry has the state, which may be newer than the rest of this; `IN_THE_NODE` if this is the state.
     mark_delete
-        Everything up to this position is acknowledged; None if the node does not tell.
+        All entries up to this position are acknowledged; None if the node does not contain it.
     holes
-        What else is acknowledged, as ranges, in the order of the bytes. `acknowledged_ranges` tells of both forms.
+        Further acknowledged ranges, in the order of the bytes. `acknowledged_ranges` returns both forms.
     deleted_bits
-        What else is acknowledged, in the compact form: ids of ledgers, and bitmaps of their entries, the lowest bit first.
+        Further acknowledged entries in the compact form: ids of ledgers, and bitmaps of their entries, the lowest bit first.
     last_active_ms
         When the subscription was last active, ms since 1970 UTC; None if unknown.
     properties
-        Of the position, which the broker keeps, such as `CompactedTopicLedger`.
+        Properties of the position, set by the broker, such as `CompactedTopicLedger`.
     cursor_properties
-        Of the subscription, which users set, and of delayed messages.
+        Properties of the subscription, set by users, and of delayed messages.
 
     """
 
@@ -72,11 +72,11 @@ class CursorInfo:
 
     @property
     def is_in_the_node(self) -> bool:
-        """Whether this is the state, not a snapshot that may be old."""
+        """Whether this is the state, not an older copy of it."""
         return self.cursors_ledger == IN_THE_NODE
 
     def acknowledged_ranges(self) -> Iterator[Hole]:
-        """Yield what is acknowledged after the mark-delete position, in both forms, without all of it in memory."""
+        """Yield the ranges acknowledged after the mark-delete position, from both forms, without loading all into memory."""
         yield from self.holes
         for ledger_id, bits in self.deleted_bits:
             for first, last in _runs(bits):
@@ -86,7 +86,7 @@ class CursorInfo:
 def parse_cursor_info(data: bytes, *, key: str) -> CursorInfo:
     """Parse the value of the node of a cursor, plain or compressed.
 
-    Raises `CorruptMetadataError`, naming ``key``, for bytes that are no such value, and for ranges and positions that no topic has.
+    Raises `CorruptMetadataError` with ``key`` for other bytes, and for invalid ranges and positions.
     """
     try:
         record = CursorRecord.FromString(uncompressed(data, key=key))
@@ -106,9 +106,9 @@ def parse_cursor_info(data: bytes, *, key: str) -> CursorInfo:
 
 
 def parse_position_info(data: bytes, *, key: str) -> CursorInfo:
-    """Parse the payload of an entry of a cursor's ledger; the result is in the node, as it were: it is the state.
+    """Parse the payload of an entry of a cursor's ledger; the result is the state, so `cursors_ledger` is `IN_THE_NODE`.
 
-    Raises `CorruptMetadataError`, naming ``key``, as `parse_cursor_info` does, and for an entry without a position.
+    Raises `CorruptMetadataError` with ``key`` as `parse_cursor_info`, and for an entry without a position.
     """
     try:
         record = CursorPositionRecord.FromString(uncompressed(data, key=key))
@@ -124,7 +124,7 @@ def parse_position_info(data: bytes, *, key: str) -> CursorInfo:
 
 
 def build_cursor_info(cursor: CursorInfo) -> bytes:
-    """Serialise the node without compression; it has no compact form of holes."""
+    """Serialise the node without compression; the node has no compact form of holes."""
     record = CursorRecord(
         cursors_ledger=cursor.cursors_ledger,
         deleted=[

@@ -1,10 +1,10 @@
-"""The ledgers of a topic, as its node in ZooKeeper lists them (``docs/formats/managed-ledgers.md``), and lists with other contexts.
+"""Managed-ledger metadata: a topic's node in ZooKeeper with its ledger list (``docs/formats/managed-ledgers.md``), and edits of it.
 
-A cluster has a hundred thousand of these nodes, so they are read quickly: what most ledgers have in common is parsed once.
+A cluster has a hundred thousand of these nodes, so parsing is fast: values that most ledgers share are parsed once.
 
-Where contexts are changed, all else stays as brokers wrote it, and no ledger is taken out. Unknown fields, such as those of later versions
-of Pulsar, keep their bytes: protobuf writes them behind the known fields of their message. The ledger of the greatest id is never changed:
-a broker that loads the topic makes its line again from what BookKeeper has of that ledger.
+An edit changes contexts only, keeps all else as brokers wrote it, and removes no ledger. Unknown fields, such as those of later versions of
+Pulsar, keep their bytes: protobuf writes them after the known fields of their message. The ledger with the greatest id is never changed: a
+broker that loads the topic writes its record again from BookKeeper's metadata.
 """
 
 import struct
@@ -32,11 +32,11 @@ Properties = tuple[tuple[str, str], ...]
 
 _WORDS = struct.Struct(">qq")
 _MAX_BYTES, _MAX_TOPIC_BYTES = 2**63 - 1, 2**62
-"""Sizes of files are 64-bit: a ledger whose records would take more is not one. A topic's last ledger is added to what its list tells."""
+"""File sizes are 64-bit: no ledger's records take more. The size of a topic's last ledger is added to that of its list."""
 
 
 class Position(NamedTuple):
-    """A place in a topic; ``entry_id`` -1 is before the first entry of a ledger."""
+    """A position in a topic; ``entry_id`` -1 is before the first entry of a ledger."""
 
     ledger_id: int
     entry_id: int
@@ -44,22 +44,22 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffloadContext:
-    """What a broker noted of the offload of a ledger.
+    """A broker's record of the offload of a ledger.
 
     Attributes
     ----------
     uuid
-        The attempt, as objects are named by it, in the usual form with hyphens; None if there was none.
+        Id of the attempt, as in the names of objects, with hyphens; None without an attempt.
     is_complete
-        Whether the objects are there in full. If not, the attempt goes on, or failed.
+        Whether the objects are complete. If not, the attempt is still running, or failed.
     is_deleted_from_bookkeeper
-        Whether BookKeeper's copy is deleted, or is about to be.
+        Whether BookKeeper's copy is deleted, or about to be.
     offloaded_ms
         When it was complete, ms since 1970 UTC; None if unknown.
     driver
         Name of the offloader's driver, such as ``aws-s3``.
     properties
-        Of the driver, such as ``bucket``, in the order of the bytes.
+        Properties of the driver, such as ``bucket``, in the order of the bytes.
     segments
         Number of segments of a streaming offload (PIP-76), which has no ``uuid``.
 
@@ -85,7 +85,7 @@ class LedgerInfo:
     Attributes
     ----------
     entries, size
-        Number of entries, and bytes of them all; 0 while the ledger is open.
+        Number of entries, and their bytes in all; 0 while the ledger is open.
     closed_ms
         When it was closed, ms since 1970 UTC; 0 while it is open.
 
@@ -111,9 +111,9 @@ class ManagedLedgerInfo:
     Attributes
     ----------
     ledgers
-        By ascending id, whatever their order in the node. The last one is open while a broker has the topic loaded.
+        By ascending id, in any order in the node. The last one is open while a broker has the topic loaded.
     terminated
-        Where the topic ends, if it was terminated.
+        The last position of the topic, if it was terminated.
 
     """
 
@@ -125,8 +125,8 @@ class ManagedLedgerInfo:
 def parse_managed_ledger_info(data: bytes, *, key: str) -> ManagedLedgerInfo:
     """Parse the value of the node of a managed ledger, plain or compressed; an empty one has no ledgers.
 
-    Raises `CorruptMetadataError`, naming ``key``, for bytes that are no such value, and for ledgers that are listed twice, have no id,
-    negative numbers, or more entries and bytes, each or together, than 63 bits can count.
+    Raises `CorruptMetadataError` with ``key`` for other bytes, and for ledgers that are listed twice, have no id, negative numbers, or more
+    entries and bytes, each or together, than 63 bits can count.
     """
     try:
         record = ManagedLedgerRecord.FromString(uncompressed(data, key=key))
@@ -171,7 +171,7 @@ def build_position(position: Position) -> PositionRecord:
 
 
 def parse_properties(records: Sequence[TextPropertyRecord]) -> Properties:
-    """Return texts in the order of the bytes; what is not UTF-8 becomes U+FFFD."""
+    """Return texts in the order of the bytes; bytes that are not UTF-8 become U+FFFD."""
     # Most ledgers have none.
     return (
         tuple([(one.key.decode("utf-8", "replace"), one.value.decode("utf-8", "replace")) for one in records])
@@ -195,7 +195,7 @@ def build_context(context: OffloadContext) -> OffloadContextRecord:
     )
     if context.uuid is not None:
         record.uuid_high, record.uuid_low = _WORDS.unpack(bytes.fromhex(context.uuid.replace("-", "")))
-    # Brokers leave out what is not so.
+    # Brokers omit fields that are false.
     if context.is_complete:
         record.complete = True
     if context.is_deleted_from_bookkeeper:
@@ -263,14 +263,14 @@ def _ledger_record(ledger: LedgerInfo) -> ManagedLedgerRecord.Ledger:
 
 @dataclass(frozen=True, slots=True)
 class EditedList:
-    """What the node is to be.
+    """New value of a managed ledger's node.
 
     Attributes
     ----------
     plain
-        Its value without compression.
+        The value without compression.
     codec
-        What the value was compressed with before (`ledgerfs.formats.decompression.Compression`).
+        Compression of the old value (`ledgerfs.formats.decompression.Compression`).
 
     """
 
@@ -279,12 +279,12 @@ class EditedList:
 
 
 def with_contexts(data: bytes, contexts: Mapping[int, OffloadContext], *, key: str) -> EditedList:
-    """Return the list with these contexts of offloads, each in place of the one that its ledger has, with all of its fields.
+    """Return the list with these contexts of offloads; each replaces its ledger's context with all fields.
 
     Raises
     ------
     CorruptMetadataError
-        ``data`` is no list of ledgers.
+        ``data`` is not a ledger list.
     NotFoundError
         A ledger is not listed.
     UnsupportedWriteError

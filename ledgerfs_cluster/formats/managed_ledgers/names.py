@@ -1,8 +1,8 @@
-"""Where managed ledgers and their cursors are in ZooKeeper.
+"""Paths of managed ledgers and their cursors in ZooKeeper.
 
-A managed ledger is at ``/managed-ledgers/<tenant>/<namespace>/persistent/<encoded topic>``, those of legacy V1 names, which every cluster
-has, one folder deeper (``<tenant>/<cluster>/<namespace>/persistent/…``). Its children are its cursors. So the folder ``persistent`` tells
-what a node is, not its depth alone. Where the third and the fourth component have that name, the node is a topic ``persistent``: V1
+A managed ledger is at ``/managed-ledgers/<tenant>/<namespace>/persistent/<encoded topic>``, one with a legacy V1 name, which every cluster
+has, one folder deeper (``<tenant>/<cluster>/<namespace>/persistent/…``). Its children are its cursors. So the folder ``persistent`` decides
+the kind of a node, not its depth alone. If both the third and the fourth component have that name, the node is a topic ``persistent``: V1
 namespaces of that name are refused (`ledgerfs_cluster.snapshot.managed_ledger_paths`).
 """
 
@@ -10,7 +10,7 @@ from ledgerfs.formats.topic_names import decode_topic, encode_topic
 
 ROOT = "/managed-ledgers"
 COMPACTION = "__compaction"
-"""The cursor that names a topic's compacted ledger."""
+"""The cursor that refers to a topic's compacted ledger."""
 _DOMAIN = "persistent"
 _COORDINATOR_LOGS = "pulsar/system/persistent/__transaction_log_"
 _PENDING_ACKNOWLEDGEMENTS = "__transaction_pending_ack"
@@ -23,9 +23,9 @@ def managed_ledger_of(path: str) -> str | None:
 
 
 def is_of_transactions(name: str) -> bool:
-    """Whether a managed ledger is a log of Pulsar's own about transactions: its entries are no messages, and no client reads it as a topic.
+    """Return whether a managed ledger is one of Pulsar's logs of transactions: its entries are not messages, and no client reads it.
 
-    Pulsar knows them by these names, too (``SystemTopicNames.isTransactionInternalName``).
+    Pulsar distinguishes them by these names, too (``SystemTopicNames.isTransactionInternalName``).
     """
     return name.startswith(_COORDINATOR_LOGS) or name.endswith(_PENDING_ACKNOWLEDGEMENTS)
 
@@ -37,7 +37,7 @@ def cursor_of(path: str) -> tuple[str, str] | None:
 
 
 def is_above_managed_ledgers(path: str) -> bool:
-    """Whether a path is a folder in whose children, or theirs, managed ledgers may be: a walk descends into these, and into no other."""
+    """Return whether managed ledgers may be children or grandchildren of a path: a walk descends into such folders only."""
     if path == ROOT:
         return True
     parts, ledger = _placed(path)
@@ -50,7 +50,7 @@ def managed_ledger_path(name: str) -> str:
 
 
 def coordinator_log_path(number: int) -> str:
-    """Return the path of the node of the log of a coordinator of transactions."""
+    """Return the path of the node of a transaction coordinator's log."""
     return managed_ledger_path(f"{_COORDINATOR_LOGS}{number}")
 
 
@@ -60,17 +60,17 @@ def cursor_path(name: str, cursor: str) -> str:
 
 
 def is_node_name(text: str) -> bool:
-    """Whether a node of ZooKeeper may be called so."""
+    """Return whether a text is a valid name of a ZooKeeper node."""
     return text not in {"", ".", ".."} and "/" not in text and text.isprintable()
 
 
 def is_managed_ledger(name: str) -> bool:
-    """Whether a text is the name of a managed ledger."""
+    """Return whether a text is the name of a managed ledger."""
     return all(map(is_node_name, name.split("/"))) and managed_ledger_of(managed_ledger_path(name)) == name
 
 
 def _placed(path: str) -> tuple[list[str], int]:
-    """Return the components below the root, and how many of them name a managed ledger; 0 if no component tells that."""
+    """Return the components below the root, and how many of them name a managed ledger; 0 if the path cannot be one."""
     if not path.startswith(f"{ROOT}/"):
         return [], 0
     parts = path[len(ROOT) + 1 :].split("/")

@@ -1,7 +1,7 @@
-"""Values of ZooKeeper that a broker may have compressed: the lists of ledgers, and cursors.
+"""Values in ZooKeeper that a broker may have compressed: ledger lists and cursors.
 
-A compressed one is in an envelope: the magic number ``47 78``, an ``int32`` with the size of a message that tells codec and size, that
-message, and the compressed bytes. No Protobuf message begins with ``47``, so a value is either plain or an envelope.
+A compressed value is in an envelope: the magic number ``47 78``, an ``int32`` with the size of a message, that message with codec and
+uncompressed size, and the compressed bytes. No Protobuf message begins with ``47``, so a value is either plain or an envelope.
 """
 
 import struct
@@ -13,7 +13,7 @@ from ledgerfs.formats.decompression import LARGEST, MOST_OF_A_BYTE, Compression,
 from ledgerfs_cluster.formats.proto.metadata_pb2 import EnvelopeRecord
 
 MAX_VALUE_BYTES = 256 << 20
-"""No value has more, uncompressed: that is the list of a million ledgers."""
+"""Largest uncompressed value: the list of a million ledgers."""
 
 _MAGIC = b"\x47\x78"
 _SIZE = struct.Struct(">i")
@@ -21,10 +21,10 @@ _HEADER_BYTES = len(_MAGIC) + _SIZE.size
 
 
 def uncompressed(data: bytes, *, key: str) -> bytes:
-    """Return the value itself; one without an envelope is returned as it is.
+    """Return the plain value; one without an envelope is returned unchanged.
 
-    Allocates no more than the compressed bytes can hold, and `MAX_VALUE_BYTES`. Raises `CorruptMetadataError` for an envelope that is cut,
-    of an unknown codec, or whose bytes are not of the size that it tells.
+    Allocates at most the size that the compressed bytes can expand to, and `MAX_VALUE_BYTES`. Raises `CorruptMetadataError` for an envelope
+    that is cut off, has an unknown codec, or bytes that do not match its size.
     """
     if data[:2] != _MAGIC:
         return data
@@ -36,7 +36,7 @@ def uncompressed(data: bytes, *, key: str) -> bytes:
 
 
 def codec_of(data: bytes, *, key: str) -> int:
-    """Return the number of the codec (`Compression`) that a value is compressed with. Raises `CorruptMetadataError` for a cut envelope."""
+    """Return the number of a value's codec (`Compression`). Raises `CorruptMetadataError` for an envelope that is cut off."""
     return _envelope(data, key)[0].compression if data[:2] == _MAGIC else Compression.NONE
 
 
@@ -47,7 +47,7 @@ def compressed(plain: bytes, codec: int, stored: bytes) -> bytes:
 
 
 def _envelope(data: bytes, key: str) -> tuple[EnvelopeRecord, int]:
-    """Return what an envelope tells, and where the compressed bytes begin."""
+    """Return the message in an envelope, and the start of the compressed bytes."""
     if len(data) < _HEADER_BYTES:
         raise CorruptMetadataError("the envelope of a compressed value is cut", key=key, offset=0)
     (size,) = _SIZE.unpack_from(data, len(_MAGIC))

@@ -1,1 +1,1 @@
-"""Protobuf messages inside the objects. ``*_pb2.py`` is generated from the ``.proto`` beside it by ``make protos``."""
+"""Protobuf messages inside the objects. ``make protos`` generates ``*_pb2.py`` from the ``.proto`` file beside it."""

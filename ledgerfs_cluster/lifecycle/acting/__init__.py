@@ -1,1 +1,1 @@
-"""Doing what was planned: each act reads anew what it decides by, and changes all of it or nothing."""
+"""Carry out planned actions: each one reads its conditions again, and applies its changes as a whole or not at all."""

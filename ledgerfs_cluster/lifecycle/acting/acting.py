@@ -1,6 +1,6 @@
-"""Carrying out what this program does itself, under the lock: marking and deleting what nothing names, and cleaning up after attempts.
+"""Carry out this program's own actions under the lock: mark and delete orphans, and clean up after attempts.
 
-Direct offloads take long, and are carried out in the background (`ledgerfs_cluster.lifecycle.service.background`).
+Direct offloads take long, and run in the background (`ledgerfs_cluster.lifecycle.service.background`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 class Acting:
-    """Carries out the actions of one pass, one after the other: a bucket that does not answer is asked once. For one thread.
+    """Carries out the actions of one iteration, one after the other; asks an unreachable bucket only once. For one thread.
 
     Parameters
     ----------
     survey, situation
-        By which the pass was planned.
+        Input of the iteration's plan.
 
     """
 
@@ -44,9 +44,9 @@ class Acting:
         self._away: set[str] = set()
 
     def carry_out(self, action: Action) -> list[Outcome]:
-        """Carry out an action of the plan, as far as the same comes out again now.
+        """Carry out an action of the plan, as far as a new plan still contains it.
 
-        Once the service is ending no more of it is begun. Raises `LockLostError`, after which nothing more can be done, and
+        Begins no more of it once the service is stopping. Raises `LockLostError`, after which no more changes are possible, and
         `StoreUnreachableError` if ZooKeeper does not answer. Other errors are outcomes.
         """
         outcomes: list[Outcome] = []
@@ -62,7 +62,7 @@ class Acting:
                 case ActionKind.TRIM | ActionKind.OFFLOAD:
                     raise ValueError("offloads, and work of brokers, are carried out in the background")
         except StoppedError:
-            # What was not begun is planned again by the next service.
+            # The next service plans the rest again.
             pass
         except LedgerfsError as error:
             what, topic = action.kind.value, action.managed_ledger or ""
@@ -70,7 +70,7 @@ class Acting:
         return outcomes
 
     def _failed(self, code: str, subject: str, message: str, error: LedgerfsError) -> Outcome:
-        """Return an error as an outcome; raise it if nothing can be done any more."""
+        """Return an error as an outcome; raise it if the lock is lost."""
         if self._context.lock.is_lost:
             raise error
         return failed(code, subject, message, error)
@@ -78,7 +78,7 @@ class Acting:
     # Deleting.
 
     def _delete(self, records: Sequence[JournalRecord], outcomes: list[Outcome]) -> None:
-        """Delete what records are about, each if all is as it was read again; an error keeps no other record back."""
+        """Delete the orphans of records whose second reading agrees; an error does not stop the other records."""
         again = self._again.deletions()
         for planned in records:
             self._context.require_going()
@@ -103,13 +103,13 @@ class Acting:
             outcomes.append(_done("deleted", [record]) if why is None else _postponed(record, why, "delete"))
 
     def _delete_ledger(self, record: JournalRecord, again: PlannedAgain) -> None:
-        """Delete a ledger's node, as it was marked, and its record together."""
+        """Delete a ledger's node, at the marked version, together with its record."""
         path = self._context.ledgers.path_of(record.ledger_id)
         changes = [*_as_read(record, again), record.dropped(), DropNode(path, record.ledger_version)]
         self._context.lock.commit(changes)
 
     def _delete_objects(self, record: JournalRecord, again: PlannedAgain) -> str | None:
-        """Delete the objects of an offload, and then their record; return why they stay, None if they are gone."""
+        """Delete the objects of an offload, then their record; return the reason if they are kept, None if they are gone."""
         lock, url = self._context.lock, record.bucket or ""
         lock.commit([*_as_read(record, again), RequireNode(record.path, record.version)])
         why = why_only_copy(self._context, record) or self._context.why_other_policy()
@@ -121,7 +121,7 @@ class Acting:
 
     @contextmanager
     def _reaching(self, url: str) -> Iterator[None]:
-        """Do something that asks this bucket alone; raises `StoreUnreachableError` at once if it did not answer before."""
+        """Run a block that needs only this bucket; raises `StoreUnreachableError` at once if the bucket did not answer before."""
         if url in self._away:
             reason = "the bucket cannot be reached, and is not asked again in this pass"
             raise StoreUnreachableError(reason, key=url)
@@ -145,10 +145,10 @@ class Acting:
             outcomes.append(_done("cleaned", cleaned, size=0))
 
     def _cleaned(self, records: Iterable[JournalRecord], outcomes: list[Outcome]) -> list[JournalRecord]:
-        """Clean up after attempts; return those whose records are gone by it."""
+        """Clean up after attempts; return those whose records are gone by that."""
         gone, situation = [], self._situation
         for one in records:
-            # Asked after the record was read: an attempt is in flight before it is noted.
+            # Check after the record was read: an attempt is in flight before it is noted.
             if one.is_marked or one.uuid in self._context.in_flight():
                 continue
             self._context.require_going()
@@ -157,7 +157,7 @@ class Acting:
                 if clean(self._context.lock, bucket, one, situation.now_ms, situation.noted_ms, self._remove):
                     gone.append(one)
             except (ChangedMeanwhileError, StoppedError):
-                # It was completed since its record was read, or a server that is behind gave it.
+                # It was completed since its record was read, or a lagging server returned the record.
                 continue
             except LedgerfsError as error:
                 key = one.key.data_key
@@ -174,7 +174,7 @@ class Acting:
 
 
 def _as_read(record: JournalRecord, again: PlannedAgain) -> list[Operation]:
-    """Return what requires that the list of a record's topic is as it was read, if there was one."""
+    """Return operations that require the read version of the list of a record's topic, if there was one."""
     name = record.managed_ledger or ""
     version = again.list_versions.get(name)
     return [] if version is None else [RequireNode(managed_ledger_path(name), version)]
@@ -187,7 +187,7 @@ def _done(code: str, records: Sequence[JournalRecord], size: int | None = None) 
 
 
 def _postponed(record: JournalRecord, why: str, what: str) -> Outcome:
-    """Return why nothing is done now with what a record is about."""
+    """Return the outcome for a record whose action is postponed."""
     subject = f"{record.managed_ledger or ''}, ledger {record.ledger_id}"
     text = f"{what} {subject}: not now: {why}"
     return Outcome(Status.SKIPPED, f"{what} postponed", subject, text, (record.ledger_id,))

@@ -1,7 +1,7 @@
-"""Planning again right before anything is deleted: all that may name a ledger is read once more, and the same rules decide.
+"""Plan again right before deletions: read all possible references of ledgers once more, and apply the same rules.
 
-One time serves all deletions that follow within 30 s, since each reads all lists. Each deletion is committed at the versions that were read
-then: what has changed since makes it fail.
+One reading serves all deletions within 30 s, since each reads all lists. Each deletion is committed at the versions of that reading: it
+fails if these have changed.
 """
 
 import time
@@ -29,12 +29,12 @@ _HOLDS_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class PlannedAgain:
-    """What came out of it.
+    """The result of planning again.
 
     Attributes
     ----------
     due
-        {name: record} of what is to be deleted now.
+        {name: record} of the deletions that are due now.
     list_versions
         {managed ledger: version of its list}.
 
@@ -45,21 +45,21 @@ class PlannedAgain:
     list_versions: dict[str, int]
 
     def why_not_due(self, record: JournalRecord) -> str:
-        """Return why a record is not due any more."""
+        """Return the reason why a record is no longer due."""
         kept = (*self.plan.refused, *self.plan.waiting)
         told = (one.message for one in kept if record.ledger_id in one.ledger_ids)
         return next(told, "something names it now, or may name it, or it is gone or changed")
 
 
 class PlanAgain:
-    """Plans again what a pass has planned, and once more when that is too long ago: after 30 s, or as long as reading took. For one thread.
+    """Plans an iteration's deletions again, and once more when the last plan is older than 30 s or than its reading took. For one thread.
 
     Parameters
     ----------
     survey, situation
-        By which the pass was planned.
+        Input of the iteration's plan.
     clock
-        Seconds that only grow.
+        Monotonic seconds.
 
     """
 
@@ -81,9 +81,9 @@ class PlanAgain:
         self._until_s = 0.0
 
     def deletions(self) -> PlannedAgain:
-        """Return what is to be deleted now.
+        """Return the deletions that are due now.
 
-        Raises `StoppedError`, and as `look_again`, once a pass: what cannot be read for one topic cannot be for the next one either.
+        Raises `StoppedError`, and the errors of `look_again`, once an iteration: an error of one topic would be that of the next, too.
         """
         if self._error is not None:
             raise self._error
@@ -105,7 +105,7 @@ class PlanAgain:
         ids = np.array(sorted({one.ledger_id for one in situation.journal.marked}), np.int64)
         require_going = self._context.require_going
         found = look_again(self._context.cluster, ids, self._context.bookies, lambda *_: require_going())
-        # Neither policies nor owners name ledgers.
+        # Policies and owners do not refer to ledgers.
         now = replace(
             found,
             damaged=[*found.damaged, *survey.damaged],
@@ -117,7 +117,7 @@ class PlanAgain:
         unnamed = unnamed_ledgers(now, situation.now_ms, 0).rows
         before = situation.orphans or Orphans()
         orphans = Orphans(tuple(orphan_ledgers(now, unnamed)), before.offloads, before.unlisted)
-        # Behind the lists, as in a pass; a record that may not be read keeps no other back.
+        # After the lists, as in an iteration; an unreadable record does not stop the others.
         journal = read_journal(self._context.cluster.nodes)
         plan = plan_deletions_again(now, replace(situation, orphans=orphans, journal=journal))
         due = {one.name: one for action in plan.actions if action.kind is ActionKind.DELETE for one in action.records}

@@ -1,4 +1,4 @@
-"""What `Acting` works with, and whether the objects of an offload may be the only copy of a ledger."""
+"""Context of `Acting`, and the check whether an offload's objects may be the only copy of a ledger."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ActionContext:
-    """The cluster, its lock, and what else `Acting` works with.
+    """The cluster, its lock, and everything else that `Acting` needs.
 
     Attributes
     ----------
     lock
-        Under which all is changed, and in whose session all is read that decides what is changed: it goes behind no commit, of whichever
+        For all changes; its session also reads all that decides on them: these reads include every earlier commit, by whichever
         server.
     ledgers, copies
-        Ledgers in BookKeeper, and in whichever buckets they were offloaded to.
+        Ledgers in BookKeeper, and offloaded ledgers in any bucket.
     bookies
         None to ask none.
     bucket_at
-        Returns the bucket of a URL, with what it takes to write there.
+        Returns the bucket of a URL, opened for writing.
     in_flight
-        Returns the uuids of attempts of this process that go on.
+        Returns the uuids of this process's running attempts.
     why_other_policy
-        Returns why the policy file is not the one by which was decided; None if it is. Asked right before each deletion.
+        Returns how the policy file differs from the one of the plan; None if it is the same. Called right before each deletion.
     require_going
-        Raises `StoppedError` once nothing more is to be begun.
+        Raises `StoppedError` once no more work may begin.
 
     """
 
@@ -54,11 +54,11 @@ class ActionContext:
 
 
 def why_only_copy(context: ActionContext, record: JournalRecord) -> str | None:
-    """Return why the objects of a record, which its topic's list does not name, may be the only copy of a ledger; None if they are not.
+    """Return the reason if a record's objects, which its topic's list does not name, may be a ledger's only copy; None if they are not.
 
-    They are one of several if its bookies give the last entry of the ledger, or the objects of another offload that the list names. Brokers
-    trim from the oldest ledger on, so what is older than all that is listed may be gone; what is younger, and not listed, is of a list that
-    was set back: a list or a record may be of a backup. Raises the errors of ZooKeeper.
+    There is another copy if its bookies return the ledger's last entry, or the objects of another listed offload do. Brokers trim the
+    oldest ledgers first, so a ledger older than all listed ones may be gone; a younger one that is not listed was in a list that was set
+    back: a list or a record may be from a backup. Raises the errors of ZooKeeper.
     """
     managed_ledger, ledger_id = record.managed_ledger or "", record.ledger_id
     listed = listed_or_none(context.lock.newest(), managed_ledger)

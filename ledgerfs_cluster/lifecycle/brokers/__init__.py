@@ -1,1 +1,1 @@
-"""What brokers are asked to do with topics, by their admin API, and whether it was done."""
+"""Work of brokers on topics by their admin API, and checks that it was done."""

@@ -1,8 +1,7 @@
-"""Having a broker offload, trim and unload topics (``PUT …/offload``, ``POST …/trim``, ``PUT …/unload``).
+"""Have a broker offload, trim and unload topics (``PUT …/offload``, ``POST …/trim``, ``PUT …/unload``).
 
-The broker that is asked leads to the one that has the topic. Each of these loads the topic where no broker has it, and so does asking how
-an offload goes; asking for a topic's bundle does not. What a broker reports is not what counts: `outcomes.py` looks
-at the list of ledgers afterwards.
+Any broker redirects to the owner of the topic. Each of these requests loads the topic if no broker has it, and so does the status of an
+offload; the request for a topic's bundle does not. Do not rely on a broker's report: `outcomes.py` checks the ledger list afterwards.
 """
 
 import time
@@ -27,13 +26,13 @@ _MOST_ERROR = 500
 
 
 _STATES = frozenset({"NOT_RUN", "RUNNING", "SUCCESS", "ERROR"})
-"""Pulsar's ``LongRunningProcessStatus.Status``; where none was run since the topic was loaded, an earlier one may have been done."""
+"""Pulsar's ``LongRunningProcessStatus.Status``; NOT_RUN only counts since the topic was loaded, and forgets earlier runs."""
 
 
 class BrokerApi:
-    """Asks brokers by one of them; safe in threads.
+    """Sends requests to brokers through one of them; thread-safe.
 
-    All methods raise `UncertainRequestError` where it is not known whether the broker did it, `AdminApiError` and its other kinds,
+    All methods raise `UncertainRequestError` if the broker may or may not have done it, `AdminApiError` and its other kinds,
     `AuthenticationError`, `AccessDeniedError`, `NotFoundError` (no such topic) and `InvalidNameError`.
 
     Parameters
@@ -41,9 +40,9 @@ class BrokerApi:
     requests
         To any broker of the cluster.
     clock, sleep
-        Seconds that only grow, and what waits for some.
+        Monotonic seconds, and the function that waits for some.
     is_stopping
-        Whether offloads are to be waited for no longer; brokers go on with them.
+        Whether to stop waiting for offloads; brokers continue with them.
 
     """
 
@@ -63,27 +62,27 @@ class BrokerApi:
         self._is_stopping = is_stopping
 
     def offload(self, managed_ledger: str, up_to: Position, *, longest_s: float = _LONGEST_OFFLOAD_S) -> None:
-        """Have all ledgers before that of a position offloaded, and wait until the broker says that it is done.
+        """Have all ledgers before that of a position offloaded, and wait until the broker reports the end.
 
-        One that runs already is waited for, and then it is asked again, since that one may have been asked for less. A broker that has
-        forgotten the offload, as the topic was unloaded or has another owner, ends the waiting, too: the list tells what was done.
+        Waits for a running offload, then asks again, since that one may cover less. Waiting also ends when a broker has forgotten the
+        offload, because the topic was unloaded or has another owner: check the ledger list for the result.
 
         Parameters
         ----------
         managed_ledger
             Of the topic, or of one partition.
         up_to
-            In the ledger before which all are offloaded; with that of the greatest id, all that can be.
+            A position in the ledger before which all are offloaded; with the greatest id, all that can be.
         longest_s
-            How many seconds are waited at most.
+            Most seconds to wait.
 
         Raises
         ------
         BrokerOffloadError
-            It failed; with the broker's own error. Or it was refused because of another one, again and again, and by the broker's own word
-            there is none.
+            It failed; with the broker's own error. Or the broker kept refusing it because of another offload, while it reported that none
+            runs.
         OffloadRunningError
-            It goes on, or an earlier one, but is not waited for: it took longer than ``longest_s``, or `is_stopping`.
+            This offload or an earlier one still runs after ``longest_s``, or `is_stopping`.
 
         """
         until, pause = self._clock() + longest_s, _FIRST_LOOK_S
@@ -91,7 +90,7 @@ class BrokerApi:
         while True:
             if not (is_ours or is_running):
                 is_ours = self.begin_offload(managed_ledger, up_to)
-            # How an earlier one ended is the matter of whoever asked for it.
+            # The result of an earlier offload does not matter here.
             state, error = self.offload_status(managed_ledger)
             is_running = state == "RUNNING"
             if is_ours and not is_running:
@@ -109,20 +108,20 @@ class BrokerApi:
             )
 
     def begin_offload(self, managed_ledger: str, up_to: Position) -> bool:
-        """Have a broker begin to offload all ledgers before that of a position; return False if it is at one of this topic already."""
+        """Have a broker start to offload all ledgers before a position; return False if it is already offloading this topic."""
         position = {"ledgerId": up_to.ledger_id, "entryId": 0, "partitionIndex": -1}
-        # What is offloaded is not offloaded again, and there is one offload of a topic at a time.
+        # Offloaded ledgers are skipped, and a topic has one offload at a time.
         answer = self._requests.change("PUT", f"{topic_path(managed_ledger)}/offload", position, is_repeatable=True)
         if answer.status == _ONE_RUNS:
-            # It may be the one that was asked for by a request whose answer was lost.
+            # It may be the offload of an earlier request whose answer was lost.
             return answer.is_repeated
         answer.require_ok()
         return True
 
     def offload_status(self, managed_ledger: str) -> tuple[str, str]:
-        """Return the state of the topic's last offload, and what the broker says went wrong; empty where nothing did. Loads the topic.
+        """Return the state of the topic's last offload, and the broker's error; empty without one. Loads the topic.
 
-        A broker forgets it with the topic. Raises `AdminApiError` for what is no status.
+        A broker forgets it with the topic. Raises `AdminApiError` for any other answer.
         """
         answer = self._requests.get(f"{topic_path(managed_ledger)}/offload").require_ok()
         told = answer.json()
@@ -132,17 +131,17 @@ class BrokerApi:
         return str(state), _text(told.get("lastError"))
 
     def trim(self, managed_ledger: str) -> None:
-        """Have deleted what is past retention, and copies of BookKeeper's past their lag; brokers refuse it of topics with V1 names."""
-        # A second trim finds nothing left.
+        """Have ledgers past retention deleted, and BookKeeper's copies past their lag; brokers refuse it for topics with V1 names."""
+        # A second trim does nothing.
         self._requests.change("POST", f"{topic_path(managed_ledger)}/trim", is_repeatable=True).require_ok()
 
     def unload(self, managed_ledger: str) -> None:
         """Have a topic closed, so that its broker reads the list again; its clients wait meanwhile."""
-        # Twice in a row is worse than once: it is never sent again by itself.
+        # Each unload interrupts clients: never repeat it automatically.
         self._requests.change("PUT", f"{topic_path(managed_ledger)}/unload", is_repeatable=False).require_ok()
 
     def _require_patience(self, managed_ledger: str, until: float) -> None:
-        """Raise `OffloadRunningError` once a broker is not to be waited for any longer."""
+        """Raise `OffloadRunningError` once waiting for the broker has to end."""
         if self._is_stopping():
             raise OffloadRunningError(
                 "the broker goes on with its offload, if it has one", key=topic_of(managed_ledger)
@@ -157,9 +156,9 @@ def _text(error: object) -> str:
 
 
 def topic_path(managed_ledger: str) -> str:
-    """Return the path of a topic, ``/admin/v2/persistent/…``; a partition is a topic. Raises `InvalidNameError` for what is no topic's.
+    """Return the path of a topic, ``/admin/v2/persistent/…``; a partition is a topic. Raises `InvalidNameError` for any other name.
 
-    Names with a cluster in them (V1) are known to the first version of the API alone.
+    Only the first version of the API accepts names with a cluster in them (V1).
     """
     name = parse_managed_ledger_name(managed_ledger)
     if name is None:

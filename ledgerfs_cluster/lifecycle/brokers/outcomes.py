@@ -1,7 +1,7 @@
-"""Having brokers offload and trim, and whether they did: their reports, compared with the list of ledgers that ZooKeeper then has.
+"""Have brokers offload and trim, and compare their reports with the ledger list in ZooKeeper afterwards.
 
-A broker reports success of an offload that left ledgers out, and of one whose topic it has unloaded it knows nothing. That a context is
-complete says nothing of the objects, which may lack entries: who deletes BookKeeper's copy looks at them first.
+A broker reports success of an offload that skipped ledgers, and forgets an offload when it unloads the topic. A complete context does not
+prove that the objects have all entries: check them before BookKeeper's copy is deleted.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -23,13 +23,13 @@ from ledgerfs_cluster.offload.outcomes import Outcome, Status, failed
 from ledgerfs_cluster.zookeeper.nodes import NodeReader
 
 ListReader = Callable[[str], ManagedLedgerInfo]
-"""Returns the list of ledgers of a managed ledger, not older than this moment; raises `ObjectNotFoundError` for a topic that is gone."""
+"""Returns the current ledger list of a managed ledger; raises `ObjectNotFoundError` for a topic that is gone."""
 _MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class ByBrokers:
-    """Has brokers offload and trim, from any thread; nothing is trimmed while ``why_other_policy`` says that the policy file was edited."""
+    """Has brokers offload and trim, from any thread; trims nothing while ``why_other_policy`` reports that the policy file was edited."""
 
     broker: BrokerApi
     listed: ListReader
@@ -39,14 +39,14 @@ class ByBrokers:
         """Have a broker offload or trim, and compare the list afterwards. Raises the errors of the broker, and those of ZooKeeper."""
         name = action.managed_ledger or ""
         if action.kind is ActionKind.TRIM:
-            # It may have waited for its turn; the next plan has it, if it is still wanted.
+            # It may have waited in the queue; the next plan has it again, if the policy still wants it.
             if self.why_other_policy() is not None:
                 return []
             return trim_and_compare(self.broker, name, self.listed, action.ledger_ids)
         return self._offload(action, name)
 
     def _offload(self, action: Action, name: str) -> list[Outcome]:
-        """Have a broker offload up to the ledger behind the last that is due."""
+        """Have a broker offload up to the ledger after the last due one."""
         behind = self._behind(action, name)
         if behind is None:
             text = f"offload {name}: ledger {max(action.ledger_ids)} is the last ledger of its topic by now"
@@ -54,7 +54,7 @@ class ByBrokers:
         try:
             done = offload_and_compare(self.broker, name, Position(behind, 0), self.listed)
         except BrokerOffloadError:
-            # A broker that loads the topic for that forgets a last ledger without entries, makes another one, and knows no such position.
+            # A broker that loads the topic drops an empty last ledger, creates another one, and rejects the old position.
             now = self._behind(action, name)
             if now in {None, behind}:
                 raise
@@ -62,13 +62,13 @@ class ByBrokers:
         return [done]
 
     def _behind(self, action: Action, name: str) -> int | None:
-        """Return the ledger that a topic lists behind all that are due; None without one."""
+        """Return the ledger that a topic lists after all due ones; None without one."""
         ids = (one.ledger_id for one in self.listed(name).ledgers)
         return next((one for one in ids if one > max(action.ledger_ids)), None)
 
 
 def list_reader(nodes: NodeReader) -> ListReader:
-    """Return what reads lists in ZooKeeper."""
+    """Return a reader of lists in ZooKeeper."""
 
     def listed(managed_ledger: str) -> ManagedLedgerInfo:
         path = managed_ledger_path(managed_ledger)
@@ -83,11 +83,11 @@ def offload_and_compare(
     up_to: Position,
     listed: ListReader,
 ) -> Outcome:
-    """Have a broker offload a topic as `BrokerApi.offload` does, and return the ledgers of its list that are offloaded by that.
+    """Have a broker offload a topic as `BrokerApi.offload` does, and return the listed ledgers that it offloaded.
 
     Those are the ledgers before that of ``up_to``, except for the one of the greatest id, empty ones, those that were offloaded before, and
-    those that are trimmed meanwhile. Where there is none, the broker is not asked. Raises `BrokerOffloadError`, which names ledgers, if it
-    did less, and as `BrokerApi.offload`.
+    those that are trimmed meanwhile. Without any, the broker is not asked. Raises `BrokerOffloadError`, which names ledgers, if it did
+    less, and as `BrokerApi.offload`.
     """
     before = listed(managed_ledger)
     wanted = _left(before, up_to)
@@ -112,13 +112,13 @@ def offload_and_compare(
 def trim_and_compare(
     broker: BrokerApi, managed_ledger: str, listed: ListReader, due: Sequence[int] = ()
 ) -> list[Outcome]:
-    """Have a broker trim a topic; return what that deleted by the list, and which ledgers that are ``due`` it left.
+    """Have a broker trim a topic; return the ledgers that were deleted by the list, and the ``due`` ones that it left.
 
-    It may have deleted nothing, and another trim may have meanwhile. A topic that was not loaded before is unloaded again; the broker keeps
-    its bundle, which is one node in ZooKeeper. Raises as `BrokerApi.trim`.
+    Deletions may be those of another trim. Unloads a topic again that was not loaded before; the broker keeps its bundle, which is one node
+    in ZooKeeper. Raises as `BrokerApi.trim`.
     """
     before = listed(managed_ledger).ledgers
-    # Asking loads the topic, which begins another ledger: so it is known whether a broker had it. (Of a terminated one it does not.)
+    # A status request loads the topic, which begins another ledger, and so shows if a broker had it. (Not for a terminated topic.)
     broker.offload_status(managed_ledger)
     was_loaded = _ids(listed(managed_ledger).ledgers)[-1:] == _ids(before)[-1:]
     try:
@@ -162,7 +162,7 @@ def _size_of(ledgers: Iterable[LedgerInfo], ids: Collection[int]) -> int:
 
 
 def _left(info: ManagedLedgerInfo, up_to: Position) -> tuple[int, ...]:
-    """Return the ledgers that a broker offloads: by their list, which has no size of the last one."""
+    """Return the ledgers that a broker will offload, from their list, which has no size of the last one."""
     greatest = max((one.ledger_id for one in info.ledgers), default=-1)
     end = min(up_to.ledger_id, greatest)
     return tuple(one.ledger_id for one in info.ledgers if one.ledger_id < end and one.size > 0 and not one.is_offloaded)

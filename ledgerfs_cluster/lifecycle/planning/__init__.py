@@ -1,1 +1,1 @@
-"""What is to be done with all topics now, and why; what waits; and what must not be done: pure functions."""
+"""Plan the work on all topics, with reasons: actions that are due, that wait, and that are refused. Pure functions."""

@@ -1,4 +1,4 @@
-"""A plan: what is to be done now, what waits and for what, and what must not be done, each with a reason; and what it is made for."""
+"""A plan: actions that are due, that wait, and that are refused, each with a reason; and the situation that it is made for."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,68 +15,68 @@ if TYPE_CHECKING:
 
 
 class ActionKind(Enum):
-    """What is done; the value is the word in JSON and tables."""
+    """Kind of an action; the value is the word in JSON and tables."""
 
     OFFLOAD = "offload"
-    """Ledgers are copied into a bucket."""
+    """Copy ledgers into a bucket."""
     MARK = "mark"
-    """Records of what nothing names are written to the journal: nothing is deleted yet."""
+    """Write records of orphans to the journal, without deleting anything yet."""
     DELETE = "delete"
-    """What is marked, and whose grace is over, is deleted."""
+    """Delete marked orphans whose grace period is over."""
     TRIM = "trim"
-    """A broker is asked to delete what retention and lag let go of a topic."""
+    """Have a broker delete a topic's ledgers past retention, and BookKeeper's copies past their lag."""
     CLEAN = "clean"
-    """Objects of an attempt that failed are deleted, or a record that does not hold any more is dropped."""
+    """Delete objects of a failed attempt, or drop a record that is no longer valid."""
 
 
 class Refusal(Enum):
-    """Why something must not be done; the value is the word in JSON and tables."""
+    """Reason to refuse an action; the value is the word in JSON and tables."""
 
     GREATEST = "greatest-ledger"
-    """It is the ledger with the greatest id of its list, which a broker makes anew from BookKeeper when it loads the topic."""
+    """The ledger has the greatest id of its list: a broker writes its record again from BookKeeper when it loads the topic."""
     LOAD_MANAGER = "load-manager"
-    """With the extensible load manager owners are not in ZooKeeper: nothing there changes when a broker takes a topic."""
+    """With the extensible load manager owners are not in ZooKeeper: no node there changes when a broker takes a topic."""
     UNKNOWN_OWNER = "unknown-owner"
     """A broker's node could not be read."""
     OWNED = "owned"
     """A broker owns the topic's bundle, and may have it loaded."""
     NO_ADMIN = "no-admin"
-    """A broker has to do it, and none is named."""
+    """Only a broker may do it, and none is configured."""
     SYSTEM_TOPIC = "system-topic"
-    """It is a topic of brokers' own."""
+    """It is one of the brokers' system topics."""
     BEING_DELETED = "being-deleted"
     """Its namespace is being deleted."""
     UNKNOWN_POLICIES = "unknown-policies"
     """Policies of its namespace, or of single topics there, could not be read."""
     NO_TOPIC = "no-topic"
-    """A pattern of the policy file is that of no topic: it may be misspelt, and others hold for what was meant."""
+    """A pattern of the policy file matches no topic: if it is misspelt, other rules apply to the intended topics."""
     UNREADABLE = "unreadable"
     """A node could not be read."""
     NO_BUCKET = "no-bucket"
-    """It is not known where to offload to, or where objects are."""
+    """The bucket to offload to, or the bucket with the objects, is unknown."""
     OTHER_BUCKET = "other-bucket"
-    """A broker has to do it, whose policies name another bucket than the file."""
+    """Only a broker may do it, and its policies name another bucket than the file."""
     NOT_CLOSED = "not-closed"
-    """The ledger is not closed in BookKeeper: a writer may live."""
+    """The ledger is not closed in BookKeeper: a writer may be alive."""
     LOST = "not-in-bookkeeper"
     """BookKeeper does not have the ledger."""
     DIFFERENT = "different"
-    """The topic's list and BookKeeper tell different entries or bytes of the ledger."""
+    """The topic's list and BookKeeper have different entries or bytes of the ledger."""
     SHARED = "shared"
     """Several lists name the ledger."""
     NAMED = "named"
-    """A list names what should be named no more."""
+    """A list names an object that should no longer be named."""
     BACKUP = "backup"
-    """Its topic is not offloaded to that bucket: it may be a copy that somebody keeps there."""
+    """Its topic is not offloaded to that bucket: it may be a user's backup copy."""
     LOST_LIST = "lost-list"
-    """Its topic has an empty list, which no broker leaves: the list was lost, and this is what it had."""
+    """Its topic has an empty list, which no broker leaves: the list was lost, and had this ledger."""
     ANOTHER_CLUSTERS = "another-clusters"
     """This cluster has no such topic: it was deleted, or is of another cluster on the same BookKeeper or bucket."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why something must not be done, by name and in words."""
+    """A reason to refuse an action, by name and in words."""
 
     refusal: Refusal
     message: str
@@ -84,24 +84,24 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Something to be done now.
+    """An action that is due.
 
     Attributes
     ----------
     kind, managed_ledger
-        What, and of which topic; None for what has none that is known.
+        Kind and topic; None for an unknown topic.
     ledger_ids, size
         The ledgers, the oldest first, and their bytes.
     via
         `Via.BROKER` or `Via.DIRECT`.
     since_ms
-        From when on it has been due, ms since 1970 UTC; None if that is not known.
+        Since when it has been due, ms since 1970 UTC; None if unknown.
     reason
         One sentence, with numbers.
     rule
-        What holds for the topic; None where that does not matter.
+        The topic's rule; None where it does not matter.
     records
-        Of `ActionKind.MARK` those to be written, of others those that are deleted, cleaned up, or dropped.
+        For `ActionKind.MARK` the records to write, otherwise those that are deleted, cleaned up, or dropped.
 
     """
 
@@ -118,16 +118,16 @@ class Action:
 
 @dataclass(slots=True)
 class Plan:
-    """What is to be done with a cluster, as it is being made.
+    """The work on a cluster; planning adds to it.
 
     Attributes
     ----------
     now_ms
-        For when it is made, ms since 1970 UTC.
+        Time that it is made for, ms since 1970 UTC.
     actions
-        In the order in which they were found; `in_order` sorts them.
+        In the order of planning; `in_order` sorts them.
     waiting, refused
-        What is not due yet, and what must not be done: the code of the latter is the value of a `Refusal`.
+        Work that is not due yet, and work that is refused: its code is the value of a `Refusal`.
 
     """
 
@@ -136,23 +136,23 @@ class Plan:
     waiting: list[Outcome] = field(default_factory=list)
     refused: list[Outcome] = field(default_factory=list)
 
-    def wait(  # noqa: PLR0917  (what waits, of what, until when and why)
+    def wait(  # noqa: PLR0917  (the columns of an outcome)
         self, kind: ActionKind, subject: str, ledger_ids: Iterable[int], size: int, due_ms: int | None, message: str
     ) -> None:
-        """Add what is not due yet; ``due_ms`` is None if time alone does not decide that."""
+        """Add work that is not due yet; ``due_ms`` is None if time alone does not decide that."""
         found = Outcome(Status.SKIPPED, "waiting", subject, message, tuple(ledger_ids), size, kind.value, due_ms)
         self.waiting.append(found)
 
     def refuse(
         self, kind: ActionKind | None, subject: str, reason: Reason, ledger_ids: Iterable[int] = (), size: int = 0
     ) -> None:
-        """Add what must not be done."""
+        """Add work that is refused."""
         action = "" if kind is None else kind.value
         code, ids = reason.refusal.value, tuple(ledger_ids)
         self.refused.append(Outcome(Status.SKIPPED, code, subject, reason.message, ids, size, action))
 
     def only(self, topics: Collection[str]) -> "Plan":
-        """Return what is about some managed ledgers."""
+        """Return the parts about some managed ledgers."""
         return Plan(
             self.now_ms,
             [one for one in self.actions if one.managed_ledger in topics],
@@ -161,7 +161,7 @@ class Plan:
         )
 
     def in_order(self) -> "Plan":
-        """Return the plan as it is shown: by kind, what is due for the longest time first."""
+        """Return the plan in the order of display: by kind, longest due first."""
         kinds = [*(one.value for one in ActionKind), ""]
         never = 2**63
         return Plan(
@@ -185,7 +185,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Orphans:
-    """What nothing names, as two checks confirm it.
+    """Orphans that two checks confirm.
 
     Attributes
     ----------
@@ -203,30 +203,30 @@ class Orphans:
     unlisted: Mapping[str, str] = field(default_factory=dict)
 
     def why_unlisted(self, url: str | None) -> str | None:
-        """Return why the bucket of a URL could not be listed; None if it was, or if the policy file does not have it."""
+        """Return the error of listing the bucket of a URL; None without one, or if the policy file does not have the bucket."""
         return next((why for one, why in self.unlisted.items() if one.rstrip("/") == (url or "").rstrip("/")), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What a plan is made for, besides the survey.
+    """The input of a plan besides the snapshot.
 
     Attributes
     ----------
     file
         The policy file.
     now_ms
-        By which is decided, ms since 1970 UTC.
+        Time for decisions, ms since 1970 UTC.
     noted_ms
-        Which is noted as the time from when on something waits: not before ``now_ms``.
+        Time to note as the start of a grace period: not before ``now_ms``.
     has_admin
-        Whether a broker can be asked to do something.
+        Whether a broker can be asked to work.
     journal
-        Of work that began.
+        Of work that has begun.
     orphans
-        None if they were not looked for.
+        None without a search for them.
     attempt_grace_ms
-        For how long attempts that are noted are left alone: they may go on. The holder of the lock has none to wait for.
+        Time that noted attempts are left alone, ms: they may still be running. The holder of the lock need not wait.
 
     """
 

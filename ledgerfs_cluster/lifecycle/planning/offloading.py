@@ -1,4 +1,4 @@
-"""Offloads that are due, by the thresholds of the topic's rule; the rule itself is `ledgerfs_cluster.rules.offload_thresholds`."""
+"""Plan due offloads by the thresholds of the topic's rule; `ledgerfs_cluster.rules.offload_thresholds` has the thresholds' rule."""
 
 from collections.abc import Collection, Iterable, Iterator
 
@@ -23,7 +23,7 @@ _WHOSE = {True: "the policy file", False: "the cluster's policies"}
 def plan_offloads(
     plan: Plan, cluster: ClusterView, topic: TopicView, situation: Situation, leaving: Collection[int]
 ) -> Via | None:
-    """Add what of a topic is to be offloaded, without ids that are ``leaving`` it; return who does it, None if nothing is to be."""
+    """Add a topic's due offloads, without ids that are ``leaving`` it; return who does them, None without any."""
     if not topic.rule.offload:
         return None
     chosen = chosen_of(topic.ledgers, topic.rule.thresholds, situation.now_ms)
@@ -46,7 +46,7 @@ def plan_offloads(
 
 
 def why_due(topic: TopicView, rows: list[int], now_ms: int) -> str:
-    """Return why the oldest of some ledgers is due, with numbers."""
+    """Return the reason why the oldest of some ledgers is due, with numbers."""
     thresholds, ledgers, first = topic.rule.thresholds, topic.ledgers, rows[0]
     age = now_ms - int(ledgers.closed_ms[first])
     if thresholds.time_ms >= 0 and age >= thresholds.time_ms:
@@ -60,7 +60,7 @@ def why_due(topic: TopicView, rows: list[int], now_ms: int) -> str:
 
 
 def _route(cluster: ClusterView, topic: TopicView, situation: Situation) -> Route:
-    """Return who offloads what is due of a topic."""
+    """Return whether a broker or this program offloads a topic's due ledgers, or the reason against both."""
     if not (topic.are_policies_known or topic.rule.are_thresholds_the_files):
         why = (
             "its thresholds may be others: policies of its namespace, or of single topics there, could not be read, "
@@ -79,7 +79,7 @@ def _route(cluster: ClusterView, topic: TopicView, situation: Situation) -> Rout
 
 
 def _due_rows(plan: Plan, topic: TopicView, chosen: Iterable[int], leaving: Collection[int]) -> Iterator[int]:
-    """Yield the rows that are chosen, have entries, and stay."""
+    """Yield the chosen rows that have entries, and stay."""
     for row in chosen:
         ledger_id = int(topic.ledgers.ids[row])
         if ledger_id == topic.greatest:
@@ -92,7 +92,7 @@ def _due_rows(plan: Plan, topic: TopicView, chosen: Iterable[int], leaving: Coll
 
 
 def _is_readable(plan: Plan, cluster: ClusterView, topic: TopicView, row: int) -> bool:
-    """Whether BookKeeper has the ledger as the list has it, closed, and for this list alone; else it is refused."""
+    """Return whether BookKeeper has the ledger closed, as in the list, and no other list names it; refuse it otherwise."""
     ledger_id, node = int(topic.ledgers.ids[row]), topic.nodes[row]
     listed = int(topic.ledgers.entries[row]), int(topic.ledgers.sizes[row])
     is_closed = bool(node["state"] == LedgerState.CLOSED)

@@ -1,4 +1,4 @@
-"""What nothing names: values, and the records of the journal that they become. Only what two checks confirm, of topics of this cluster."""
+"""Orphans as values, and the journal's records of them. Only orphans that two checks confirm, of topics of this cluster."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ _ELSEWHERE = "this cluster has no such topic: it was deleted, or another cluster
 
 @dataclass(frozen=True, slots=True)
 class OrphanLedger:
-    """A ledger in BookKeeper that nothing names.
+    """A ledger in BookKeeper without a reference.
 
     Attributes
     ----------
@@ -38,15 +38,15 @@ class OrphanLedger:
     size
         Its bytes; 0 for one that is not closed.
     component, owner
-        What it was made for by its metadata: the component's word, and the topic or schema.
+        Its purpose in its metadata: the component's word, and the topic or schema.
     is_closed
-        Whether no writer may have it open.
+        Whether it is closed: no writer may have it open.
     is_known
         Whether this cluster has the topic.
     created_ms, changed_ms
-        When its node was made, and last set, ms since 1970 UTC.
+        When its node was created, and last set, ms since 1970 UTC.
     has_states
-        Whether it was made for states of a subscription.
+        Whether it was created for states of a subscription.
 
     """
 
@@ -63,7 +63,7 @@ class OrphanLedger:
 
     @property
     def managed_ledger(self) -> str | None:
-        """The topic in whose list it would be; None for ledgers of schemas and the like."""
+        """The topic whose list it would be in; None for ledgers of schemas and similar."""
         return self.owner if self.component == MANAGED_LEDGER else None
 
 
@@ -76,7 +76,7 @@ class OrphanOffload:
     bucket
         The URL of the bucket.
     managed_ledger
-        By the user metadata of the objects; None if these do not tell.
+        From the user metadata of the objects; None if these have none.
     is_known
         Whether this cluster has the topic.
     size
@@ -84,7 +84,7 @@ class OrphanOffload:
     modified_ms
         When the younger object was written, ms since 1970 UTC.
     entries, length
-        Of the ledger, and bytes of these, by its index; -1 where objects and index are no whole ledger.
+        Entries of the ledger, and their bytes, from its index; -1 where objects and index are not a whole ledger.
 
     """
 
@@ -100,7 +100,7 @@ class OrphanOffload:
 
 
 def orphan_ledgers(survey: Survey, rows: Table) -> Iterator[OrphanLedger]:
-    """Yield the ledgers of rows of `LEDGER` of a survey, which nothing names."""
+    """Yield the orphans for rows of a snapshot's `LEDGER` table."""
     known = known_topics(survey)
     for row in rows:
         component, owner = survey.words[int(row["component"])], survey.words[int(row["owner"])]
@@ -121,7 +121,7 @@ def orphan_ledgers(survey: Survey, rows: Table) -> Iterator[OrphanLedger]:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A record that the journal is to have, since when it might have had it, and when the ledger was made; ms since 1970 UTC."""
+    """A record to write, the earliest time for it, and when the ledger was created; ms since 1970 UTC."""
 
     record: JournalRecord
     since_ms: int
@@ -129,7 +129,7 @@ class Proposal:
 
 
 def orphan_records(plan: Plan, cluster: ClusterView, situation: Situation) -> Iterator[Proposal]:
-    """Yield records of orphans, if the policy file wants them deleted; adds to ``plan`` what must stay."""
+    """Yield records of orphans, if the policy file wants them deleted; add refusals to ``plan``."""
     if situation.orphans is None or not situation.file.orphans:
         return
     named = named_ledgers(cluster.survey)
@@ -142,7 +142,7 @@ def orphan_records(plan: Plan, cluster: ClusterView, situation: Situation) -> It
             record = JournalRecord(RecordKind.ORPHAN, *about)
             reason = _why_kept(cluster, one)
             yield from _proposed(plan, cluster, situation, record, reason, one.changed_ms, one.created_ms)
-    # An attempt that goes on has objects before a list names them; those of others are cleaned up after by their notes.
+    # A running attempt has objects before a list names them; those of other attempts are cleaned up by their records.
     noted = {(one.ledger_id, one.uuid) for one in situation.journal.attempts}
     for offload in situation.orphans.offloads:
         is_named = cluster.names_offload(offload.ledger_id, offload.uuid)
@@ -156,7 +156,7 @@ def orphan_records(plan: Plan, cluster: ClusterView, situation: Situation) -> It
             yield from _proposed(plan, cluster, situation, record, reason, offload.modified_ms)
 
 
-def _proposed(  # noqa: PLR0917  (what is proposed of what, and since when)
+def _proposed(  # noqa: PLR0917  (the record, its reason and its times)
     plan: Plan,
     cluster: ClusterView,
     situation: Situation,
@@ -165,7 +165,7 @@ def _proposed(  # noqa: PLR0917  (what is proposed of what, and since when)
     since_ms: int,
     made_ms: int = 0,
 ) -> Iterator[Proposal]:
-    """Yield a record with its times, by the grace of its topic, or of the file for what is of none; or add why there is to be none."""
+    """Yield a record with its times, by the grace period of its topic, or else of the file; or refuse it."""
     name = record.managed_ledger
     if reason is not None:
         plan.refuse(_MARK, name or f"ledger {record.ledger_id}", reason, (record.ledger_id,), record.size)
@@ -176,7 +176,7 @@ def _proposed(  # noqa: PLR0917  (what is proposed of what, and since when)
 
 
 def _why_kept(cluster: ClusterView, one: OrphanLedger) -> Reason | None:
-    """Return why a ledger must stay; None if it may be marked."""
+    """Return the reason to keep a ledger; None if it may be marked."""
     topic = None if one.managed_ledger is None else cluster.topic(one.managed_ledger)
     if topic is not None and topic.is_being_deleted:
         return Reason(Refusal.BEING_DELETED, "its namespace is being deleted")
@@ -192,10 +192,10 @@ def _why_kept(cluster: ClusterView, one: OrphanLedger) -> Reason | None:
 
 
 def _why_of_lost_list(cluster: ClusterView, one: OrphanLedger) -> str | None:
-    """Return why a ledger with entries may be one that was lost with what named it; None if it is not.
+    """Return the reason if a ledger with entries may have lost its reference; None if it has not.
 
-    Whoever makes another one leaves the older. So what a list, a compaction or a locator does not name, and is younger than what it names,
-    was named by what was there before it was set back.
+    Components create new ledgers before they leave older ones. So a ledger that is newer than those in a list, a compaction or a locator
+    was referenced there before that was set back.
     """
     if one.component == COMPACTED:
         is_older = one.ledger_id < cluster.newest_compacted(topic_made_for(one.component, one.owner))
@@ -207,7 +207,7 @@ def _why_of_lost_list(cluster: ClusterView, one: OrphanLedger) -> str | None:
 
 
 def _why_of_list(cluster: ClusterView, one: OrphanLedger, managed_ledger: str) -> str | None:
-    """Return the same for a ledger of a topic: brokers write rows only to what is listed, and trim from the oldest on."""
+    """Return the same for a ledger of a topic: brokers write only to listed ledgers, and trim the oldest first."""
     found = cluster.list_of(managed_ledger)
     if found is None:
         return "whose list is empty: it was lost"
@@ -221,7 +221,7 @@ def _why_of_list(cluster: ClusterView, one: OrphanLedger, managed_ledger: str) -
 
 
 def _why_objects_are_kept(cluster: ClusterView, one: OrphanOffload) -> Reason | None:
-    """Return why objects must stay; None if they may be marked."""
+    """Return the reason to keep objects; None if they may be marked."""
     name, objects = one.managed_ledger, f"objects of offload {one.uuid} in {one.bucket}"
     if not one.is_known:
         return Reason(Refusal.ANOTHER_CLUSTERS, f"{objects}: {_ELSEWHERE}")
@@ -236,10 +236,10 @@ def _why_objects_are_kept(cluster: ClusterView, one: OrphanOffload) -> Reason | 
 
 
 def _why_only_copy(cluster: ClusterView, one: OrphanOffload, managed_ledger: str) -> str | None:
-    """Return why objects that no list names may be the only copy of a ledger; None if they are not.
+    """Return the reason if objects that no list names may be the only copy of a ledger; None if they are not.
 
-    What failed attempts leave is of a ledger that BookKeeper has still, or that another offload has; what trims leave is older than all
-    that is listed.
+    Failed attempts leave objects of a ledger that is still in BookKeeper or in another offload; trims leave objects that are older than all
+    listed ledgers.
     """
     found = cluster.list_of(managed_ledger)
     if found is None:
@@ -256,7 +256,7 @@ def _why_only_copy(cluster: ClusterView, one: OrphanOffload, managed_ledger: str
 
 
 def _why_not_as_listed(one: OrphanOffload, row: np.void, *, in_bookkeeper: bool) -> str | None:
-    """Return why objects may have what neither BookKeeper nor the offload that a list names has; None if one of the two has all of it."""
+    """Return the reason if objects may have entries that BookKeeper and the listed offload both lack; None if one of them has all."""
     if not (row["is_complete"] or in_bookkeeper):
         return "which lists it, and neither BookKeeper nor another offload has it"
     listed = int(row["entries"]), int(row["size"])

@@ -1,4 +1,4 @@
-"""Making the plan of a cluster: topic by topic, then what nothing names. Nothing is read here, and nothing changed."""
+"""Make the plan of a cluster: topic by topic, then orphans. Reads and changes nothing."""
 
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_of
 from ledgerfs_cluster.lifecycle.planning.actions import Plan, Reason, Refusal, Situation
@@ -11,7 +11,7 @@ from ledgerfs_cluster.snapshot.survey import Survey
 
 
 def plan_of(survey: Survey, situation: Situation) -> Plan:
-    """Return what is to be done with a cluster now, what waits, and what must not be done, in the order in which it is shown."""
+    """Return the work on a cluster that is due now, that waits, and that is refused, in the order of display."""
     plan = Plan(situation.now_ms)
     cluster = ClusterView(survey, situation.file)
     for topic in cluster.topics():
@@ -28,14 +28,14 @@ def plan_of(survey: Survey, situation: Situation) -> Plan:
 
 
 def plan_deletions_again(survey: Survey, situation: Situation) -> Plan:
-    """Return the part of `plan_of` that decides deletions, by the same rules: for what was read again right before they are carried out."""
+    """Return the deletions of `plan_of`, by the same rules, from a snapshot taken right before they are carried out."""
     plan = Plan(situation.now_ms)
     plan_deletions(plan, ClusterView(survey, situation.file), situation)
     return plan
 
 
 def _refuse_unreadable(plan: Plan, cluster: ClusterView, situation: Situation) -> None:
-    """Add for each node, and each bucket, that could not be read that nothing is done with what it is about."""
+    """Refuse work on each node, and each bucket, that could not be read."""
     for one in cluster.survey.damaged:
         plan.refuse(None, managed_ledger_of(one.path) or one.path, Reason(Refusal.UNREADABLE, one.reason))
     for path, reason in situation.journal.unreadable.items():

@@ -1,7 +1,7 @@
-"""Records of the journal: those that are to be written, those that are due, and those that do not hold any more.
+"""Plan the journal's records: new ones, due ones, and ones that are no longer valid.
 
-A record of what is marked only says what was so: it is due if its grace is over and it would be written again now, of the same version of
-the ledger's node. One that would not be is dropped. An attempt to offload is cleaned up if no list names its objects.
+A record of a marked orphan only states the past: it is due if its grace period is over and it would be written again now, for the same
+version of the ledger's node; otherwise it is dropped. Clean up after an attempt to offload if no list names its objects.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,12 +19,12 @@ _DELETE, _MARK, _CLEAN = ActionKind.DELETE, ActionKind.MARK, ActionKind.CLEAN
 
 
 def plan_deletions(plan: Plan, cluster: ClusterView, situation: Situation) -> None:
-    """Add what records there are to be, what becomes of those that are there, and what waits."""
+    """Add records to write, actions for existing records, and those that wait."""
     _Records(plan, cluster, situation).add()
 
 
 def plan_attempts(plan: Plan, cluster: ClusterView, situation: Situation) -> None:
-    """Add the cleaning up of attempts to offload whose objects no list names."""
+    """Add the cleanup of attempts to offload whose objects no list names."""
     for one in situation.journal.attempts:
         topic, ids = one.managed_ledger or "", (one.ledger_id,)
         age_ms = situation.now_ms - one.noted_ms
@@ -44,7 +44,7 @@ def plan_attempts(plan: Plan, cluster: ClusterView, situation: Situation) -> Non
 
 
 class _Records:
-    """Compares what nothing names with the records that are there."""
+    """Compares orphans with the existing records."""
 
     __slots__ = ("_cluster", "_plan", "_refused", "_situation", "_wanted")
 
@@ -56,7 +56,7 @@ class _Records:
         self._refused = {
             (one.subject, ledger_id): one
             for one in plan.refused
-            # Of what a list had lost it is known that nothing is deleted: it is not marked any more.
+            # A ledger of a lost list is certainly kept: it is no longer marked.
             if one.action == _MARK.value and one.code != Refusal.LOST_LIST.value
             for ledger_id in one.ledger_ids
         }
@@ -69,13 +69,13 @@ class _Records:
             ago = span(self._situation.now_ms - since_ms)
             why = f"{_count(some)}, whose grace is over since {ago}: {some[0].reason}"
             self._plan.actions.append(self._action(_DELETE, some, since_ms, why))
-        # One that is dropped has the node that its successor will have.
+        # A dropped record has the same node as its successor.
         there = {one.name for one in every}
         proposals = [one for name, one in self._wanted.items() if name not in there]
         self._mark(list(self._without_damaged(proposals)), max(0, MOST_MARKED - len(every)))
 
     def _is_due(self, record: JournalRecord) -> bool:
-        """Whether a record holds, and its grace is over; else add that it is dropped, that it waits, or that it is not known."""
+        """Return whether a record is valid and its grace period over; otherwise add that it is dropped, waits, or is undecided."""
         found = self._wanted.get(record.name)
         if found is None:
             reason = self._why_unknown(record)
@@ -93,7 +93,7 @@ class _Records:
         if now != then:
             self._drop(record, f"ledger {record.ledger_id} is not as it was marked")
             return False
-        # By the longer one of two graces: that when it was marked, and that of now.
+        # Use the longer of two grace periods: that of marking, and the current one.
         now_ms = self._situation.now_ms
         due_ms = max(record.due_ms, record.noted_ms + found.record.due_ms - found.record.noted_ms)
         if now_ms < due_ms:
@@ -102,7 +102,7 @@ class _Records:
         return now_ms >= due_ms
 
     def _why_unknown(self, record: JournalRecord) -> Reason | None:
-        """Return why it is not known whether a record holds; None if it is known."""
+        """Return the reason if a record cannot be judged; None if it can."""
         orphans = self._situation.orphans
         if orphans is None:
             why = "it is not known whether it is an orphan still: orphans were not looked for"
@@ -121,7 +121,7 @@ class _Records:
         self._plan.actions.append(self._action(_CLEAN, [record], record.noted_ms, said))
 
     def _without_damaged(self, proposals: Iterable[Proposal]) -> Iterator[Proposal]:
-        """Yield those that no damaged record has the name of; of others it is added that they are not written."""
+        """Yield proposals that no damaged record has the name of; refuse the others."""
         damaged = {
             path.rpartition("/")[2] for path in self._situation.journal.unreadable if path.startswith(f"{ROOT}/")
         }
@@ -138,7 +138,7 @@ class _Records:
             self._plan.refuse(_MARK, _subject(record), reason, (record.ledger_id,), record.size)
 
     def _mark(self, proposals: Sequence[Proposal], room: int) -> None:
-        """Add that records are written, as many as there is room for; what is an orphan for the longest time comes first."""
+        """Add records to write, up to ``room``; the oldest orphans first."""
         ordered = sorted(proposals, key=lambda one: one.since_ms)
         for some in _grouped(one.record for one in ordered[room:]):
             why = f"the journal has no room for more than {MOST_MARKED:,} records: they are marked once others are deleted"
@@ -165,7 +165,7 @@ def _subject(record: JournalRecord) -> str:
 
 
 def _grouped(records: Iterable[JournalRecord]) -> Iterator[list[JournalRecord]]:
-    """Yield the records of each topic and kind, by ascending ids, some at a time: whatever else is due comes in between."""
+    """Yield the records of each topic and kind, by ascending ids, in batches: other due work comes in between."""
 
     def of(record: JournalRecord) -> tuple[str, str]:
         return record.managed_ledger or "", record.kind.value

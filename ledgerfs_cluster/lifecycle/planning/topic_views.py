@@ -1,4 +1,4 @@
-"""One topic of a survey with its rule: its list, its ledgers in BookKeeper, and who may work on it."""
+"""One topic of a snapshot with its rule: its list, its ledgers in BookKeeper, and the programs that may work on it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,24 +21,24 @@ from ledgerfs_cluster.snapshot.tables import LISTED, Table
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """A topic that has ledgers.
+    """A topic with ledgers.
 
     Attributes
     ----------
     row, name
-        Of the survey, and the managed ledger.
+        Row of the snapshot, and the managed ledger.
     rule
-        What is wanted.
+        The topic's rule.
     ledgers, listed
         By ascending id; rows of `LISTED`.
     nodes, is_there
-        The ledgers' own nodes, rows of `LEDGER`, and which of them there are; the others have rows of another ledger. Shape (ledgers,).
+        The ledgers' own nodes, rows of `LEDGER`, and which of them exist; the others have rows of another ledger. Shape (ledgers,).
     owner
-        What is known of its broker.
+        Whether a broker owns it.
     are_policies_known
-        Whether all that the cluster has set for it was read.
+        Whether all of the cluster's policies for it were read.
     is_terminated, is_of_brokers, is_being_deleted
-        Whether nothing more can be published; whether it is brokers' own; whether its namespace is being deleted.
+        Whether publishing has ended; whether it is a system topic of brokers; whether its namespace is being deleted.
 
     """
 
@@ -57,7 +57,7 @@ class TopicView:
 
     @property
     def greatest(self) -> int:
-        """The id that is never offloaded."""
+        """The ledger id that is never offloaded."""
         return int(self.ledgers.ids[-1])
 
     def ids(self, rows: Iterator[int] | list[int] | Int64) -> tuple[int, ...]:
@@ -70,21 +70,21 @@ class TopicView:
 
 
 def refuse(plan: Plan, kind: ActionKind, topic: TopicView, reason: Reason, rows: list[int]) -> None:
-    """Add that something must not be done with rows of a topic."""
+    """Refuse an action on rows of a topic."""
     plan.refuse(kind, topic.name, reason, topic.ids(rows), topic.size(rows))
 
 
 class ClusterView:
-    """What is the same for all topics of a survey.
+    """Values that all topics of a snapshot share.
 
     Attributes
     ----------
     survey
-        All else is of it.
+        The snapshot.
     damaged_lists
         Managed ledgers whose lists could not be read.
     is_owner_unreadable
-        Whether the node of a broker could not be read, so that it is not known who tells owners.
+        Whether the node of a broker could not be read, so that owners are unknown.
 
     """
 
@@ -98,14 +98,14 @@ class ClusterView:
         paths = [one.path for one in survey.damaged]
         self.damaged_lists = frozenset(filter(None, map(managed_ledger_of, paths)))
         self.is_owner_unreadable = any(path.startswith(f"{BROKERS}/") for path in paths)
-        # A column of a table lies scattered, and is copied whole by each search in it.
+        # A table's column is strided, and each search would copy all of it.
         self._node_ids: Int64 = np.ascontiguousarray(survey.ledgers["ledger_id"])
         self._offloads = np.unique(pair_keys(survey.listed[survey.listed["has_context"]]))
         ids, counts = np.unique(survey.listed["ledger_id"], return_counts=True)
         self._shared = frozenset(ids[counts > 1].tolist())
 
     def has_its_offloads_at(self, managed_ledger: str, url: str) -> bool:
-        """Whether a topic is offloaded to a bucket: by its rule, by the cluster's policies, or by what its list tells of a ledger."""
+        """Return whether a topic is offloaded to a bucket: by its rule, by the cluster's policies, or by a ledger in its list."""
         row = self._rows.get(managed_ledger)
         if row is None:
             return False
@@ -117,11 +117,11 @@ class ClusterView:
         return any(one.rstrip("/") == url.rstrip("/") for one in urls)
 
     def rule_of(self, managed_ledger: str) -> TopicRule:
-        """Return what is wanted of a topic, whether the cluster has it or not."""
+        """Return the rule of a topic, also of one that the cluster lacks."""
         return self._rules.of(managed_ledger)
 
     def list_of(self, managed_ledger: str) -> tuple[Table, int] | None:
-        """Return the rows of a topic's list, by id, and when it was made, ms since 1970 UTC; None without a list that has ledgers."""
+        """Return the rows of a topic's list, by id, and its creation, ms since 1970 UTC; None without a list that has ledgers."""
         row = self._rows.get(managed_ledger)
         told = None if row is None else self.survey.topic_table[row]
         if told is None or not told["ledgers"]:
@@ -130,31 +130,31 @@ class ClusterView:
         return self.survey.listed[first : first + int(told["ledgers"])], int(told["created_ms"])
 
     def newest_compacted(self, managed_ledger: str) -> int:
-        """Return the ledger that a topic's compaction names; -1 if it names none."""
+        """Return the newest compacted ledger that a topic's cursors name; -1 if they name none."""
         row = self._rows.get(managed_ledger)
         named = self.survey.cursors_of(row)["compacted_ledger"] if row is not None else np.zeros(0, np.int64)
         return int(named.max(initial=-1))
 
     def newest_schema(self, name: str) -> int:
-        """Return the greatest id of a ledger that the locator of a schema names, by its path below /schemas; -1 if it names none."""
+        """Return the greatest ledger id in the locator of a schema, by its path below /schemas; -1 without one."""
         if name not in self.survey.words:
             return -1
         schemas = self.survey.schemas
         return int(schemas["ledger_id"][schemas["name"] == self.survey.words.index(name)].max(initial=-1))
 
     def has_closed(self, ledger_id: int) -> bool:
-        """Whether BookKeeper has a ledger, closed."""
+        """Return whether BookKeeper has a ledger, closed."""
         nodes = self.survey.ledgers
         row = int(np.searchsorted(nodes["ledger_id"], ledger_id))
         is_there = row < nodes.size and nodes["ledger_id"][row] == ledger_id
         return bool(is_there and nodes["state"][row] == LedgerState.CLOSED)
 
     def is_shared(self, ledger_id: int) -> bool:
-        """Whether several lists name a ledger."""
+        """Return whether several lists name a ledger."""
         return ledger_id in self._shared
 
     def names_offload(self, ledger_id: int, uuid: str) -> bool:
-        """Whether a list names an offload, complete or not."""
+        """Return whether a list names an offload, complete or not."""
         row, digits = np.zeros(1, LISTED), uuid.replace("-", "")
         row["ledger_id"], row["uuid_high"], row["uuid_low"] = ledger_id, int(digits[:16], 16), int(digits[16:], 16)
         key = pair_keys(row)
@@ -162,7 +162,7 @@ class ClusterView:
         return place < self._offloads.size and bool(self._offloads[place] == key[0])
 
     def topics(self) -> Iterator[TopicView]:
-        """Yield every topic that has ledgers, in the order of the survey."""
+        """Yield every topic with ledgers, in the order of the snapshot."""
         for row, name in enumerate(self.survey.topics):
             found = self._view(row, name)
             if found is not None:
@@ -199,17 +199,17 @@ class ClusterView:
 
 
 Route = Via | Reason
-"""`Via.BROKER`, `Via.DIRECT`, or why nobody may."""
+"""`Via.BROKER`, `Via.DIRECT`, or the reason against both."""
 
 
 def route_of(cluster: ClusterView, topic: TopicView, *, has_admin: bool) -> Route:
-    """Return who offloads a topic."""
+    """Return whether a broker or this program offloads a topic, or the reason against both."""
     if topic.is_of_brokers:
         return Reason(Refusal.SYSTEM_TOPIC, "it is a topic of the brokers' own")
     if topic.is_being_deleted:
         return Reason(Refusal.BEING_DELETED, "its namespace is being deleted")
     via = topic.rule.via
-    # With the extensible load manager a topic that no broker has looks like one that a broker takes at this moment.
+    # With the extensible load manager a topic without a broker looks like one that a broker is just taking.
     is_a_brokers = topic.owner is Owner.SOME or not cluster.survey.owners.are_in_zookeeper
     if via is Via.BROKER or (via is Via.AUTO and is_a_brokers):
         if has_admin:
@@ -220,7 +220,7 @@ def route_of(cluster: ClusterView, topic: TopicView, *, has_admin: bool) -> Rout
 
 
 def why_not_free(cluster: ClusterView, topic: TopicView) -> Reason | None:
-    """Return why the list of a topic may not be set without its broker; None if it may."""
+    """Return the reason not to set a topic's list without its broker; None if it may be set."""
     if topic.owner is Owner.SOME:
         return Reason(Refusal.OWNED, "a broker owns its bundle, and may have it loaded")
     owners = cluster.survey.owners

@@ -1,7 +1,7 @@
-"""What brokers are asked to trim: ledgers past retention, and BookKeeper's copies of offloaded ledgers past their lag.
+"""Plan trims by brokers: ledgers past retention, and BookKeeper's copies of offloaded ledgers past their lag.
 
-ledgerfs removes no ledger that a list names. A broker that is asked loads the topic, and decides by its own policies; what it would do is
-computed here by the same rules (`ledgerfs_cluster.rules.retention`), so that only those are asked that have something to do.
+ledgerfs removes no listed ledger. A broker that is asked loads the topic, and decides by its own policies; the same rules predict its
+result here (`ledgerfs_cluster.rules.retention`), so that no broker is asked in vain.
 """
 
 import numpy as np
@@ -21,22 +21,22 @@ _LAG = "its lag is that of the brokers' configuration: set deletion_lag of [brok
 
 
 def past_retention(cluster: ClusterView, topic: TopicView, situation: Situation) -> Trim:
-    """Return what of a topic is past its retention, and has been passed by all subscriptions, where they are now."""
+    """Return a topic's ledgers that are past retention, and that all subscriptions have passed, with their current positions."""
     has_current = keeps_its_last(topic.owner, topic.ledgers.last_end, is_terminated=topic.is_terminated)
     slowest = slowest_of(cluster.survey.cursors_of(topic.row))
     return trim_of(topic.ledgers, slowest, topic.rule.retention, situation.now_ms, has_current=has_current)
 
 
 def leaving_ids(topic: TopicView, trim: Trim) -> tuple[int, ...]:
-    """Return the ledgers that a broker will trim, and that need no offload any more."""
+    """Return the ledgers that a broker will trim, and that need not be offloaded."""
     is_known = topic.rule.trim and topic.are_policies_known and topic.rule.is_retention_told and not topic.is_of_brokers
     return topic.ids(list(trim.going)) if is_known else ()
 
 
-def plan_trim(  # noqa: PLR0917  (what goes, of what, and what is done with it)
+def plan_trim(  # noqa: PLR0917  (the input of a plan, and its results so far)
     plan: Plan, cluster: ClusterView, topic: TopicView, situation: Situation, trim: Trim, offloads: Via | None
 ) -> None:
-    """Add a trim if a broker would delete anything of a topic; ``offloads`` is who offloads ledgers of it now."""
+    """Add a trim if a broker would delete any ledger of a topic; ``offloads`` is who offloads its ledgers now."""
     if not topic.rule.trim or topic.is_of_brokers:
         return
     past, lagging = list(trim.going), _past_lag(topic, topic.ids(list(trim.going)), situation.now_ms)

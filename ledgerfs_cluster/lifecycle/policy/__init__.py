@@ -1,1 +1,1 @@
-"""What is wanted of each topic: a file of policies over what the cluster itself has set."""
+"""Rules of each topic: a policy file that overrides the cluster's own policies."""

@@ -1,7 +1,7 @@
-"""The file ``policy.toml``: what is wanted of topics where the cluster's own policies are not to hold, and how the service works.
+"""The file ``policy.toml``: rules of topics that override the cluster's own policies, and settings of the service.
 
-Every key has a type and bounds. A key that is not known, or a value that is none of its type, is an error that names file and key, never
-left alone: a misspelt ``trim`` would delete what was to be kept.
+Every key has a type and bounds. An unknown key, or a value of a wrong type, is an error that names file and key, and is never ignored: a
+misspelt ``trim`` would delete data that should be kept.
 """
 
 import re
@@ -41,10 +41,10 @@ from ledgerfs_cluster.snapshot.policies import (
 )
 
 MOST_BYTES = 1 << 20
-"""Of a policy file."""
+"""Largest policy file, bytes."""
 
 SETTLED_S = 5
-"""For so long an edited file has to be as it is before a service goes by it."""
+"""An edited file must be unchanged for so many seconds before a service uses it."""
 _MINUTE_MS, _HOUR_MS, _SECOND_MS = 60_000, 3_600_000, 1000
 _YEARS_MS = 36_500 * DAY_MS
 _LONG = 2**63 - 1
@@ -53,26 +53,26 @@ _LEAST_BLOCK, _MOST_BLOCK = 5 << 20, (2 << 30) - 1
 
 
 class Via(Enum):
-    """Who does the work on a topic; the value is the word in the file."""
+    """The program that works on a topic; the value is the word in the file."""
 
     BROKER = "broker"
     """A broker, which loads the topic if it has to."""
     DIRECT = "direct"
-    """This program, on topics that no broker has."""
+    """This program, on topics without a broker."""
     AUTO = "auto"
-    """A broker where one owns the topic's bundle, or ZooKeeper does not have owners; this program where none does."""
+    """A broker if one owns the topic's bundle, or if ZooKeeper does not have owners; otherwise this program."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
-    """How the service works.
+    """Settings of the service.
 
     Attributes
     ----------
     every_ms
-        How often it looks at the cluster.
+        Interval of checks of the cluster.
     bookie_rate, store_rate
-        Bytes a second that are read of each bookie, and that pass to the store and back, at most; None for no bound.
+        Most bytes a second that are read from each bookie, and that pass to the store and back; None for no limit.
 
     """
 
@@ -83,16 +83,16 @@ class ServiceSettings:
 
 @dataclass(frozen=True, slots=True)
 class TopicWishes:
-    """What one ``[[topics]]`` wants of the topics that it matches; None where it says nothing, and the cluster's own policies hold.
+    """Settings of one ``[[topics]]`` for the topics that it matches; None where the cluster's own policies apply.
 
     Attributes
     ----------
     match
-        Has to match the whole name ``tenant/namespace/topic``, of a partition with or without its number.
+        Must match the whole name ``tenant/namespace/topic``, of a partition with or without its number.
     offload_size, offload_time_ms
         As in `ledgerfs_cluster.snapshot.policies.NamespacePolicies`; `NO_LIMIT` for never.
     bucket
-        The name of a `OffloadBucket`.
+        The name of an `OffloadBucket`.
     trim, offload
         Whether brokers are asked to trim, and whether any ledger is offloaded.
 
@@ -117,25 +117,25 @@ class PolicyFile:
     path
         Of the file itself.
     cluster, admin
-        The URL of the cluster, and of a broker's web service; None if the command line has to tell.
+        The URL of the cluster, and of a broker's web service; None if the command line has to set it.
     token_file
-        Has the token for ``admin``.
+        File with the token for ``admin``.
     service
-        How the service works.
+        Settings of the service.
     broker
-        What only the brokers' configuration has.
+        Values that only the brokers' configuration has.
     is_broker_retention_told, is_broker_lag_told
-        Whether the file tells these two of it: nothing is deleted by a default that brokers may have changed.
+        Whether the file sets these two of them: nothing is deleted by a default that brokers may have changed.
     via, trash_grace_ms, bucket
-        For topics whose pattern does not tell.
+        For topics whose pattern does not set them.
     orphans, orphan_grace_ms
-        Whether what nobody names is deleted, and for how long it, or an attempt that failed, is left alone before.
+        Whether orphans are deleted, and how long they, and failed attempts, are left alone before.
     buckets
         {name: bucket}.
     topics
-        In the order of the file: the first that matches holds.
+        In the order of the file: the first match applies.
     digest
-        SHA-256 of the file's bytes; "" for what was never read from a file.
+        SHA-256 of the file's bytes; "" if it was not read from a file.
 
     """
 
@@ -164,7 +164,7 @@ def read_policy_file(path: Path) -> PolicyFile:
 
 
 def require_settled(path: Path) -> None:
-    """Raise `InvalidOptionError` for a policy file that is empty, or was written to a moment ago: the rest of it may be still to come."""
+    """Raise `InvalidOptionError` for a policy file that is empty, or was written a moment ago: the rest of it may be missing."""
     try:
         found = path.stat()
     except OSError as error:
@@ -176,7 +176,7 @@ def require_settled(path: Path) -> None:
 
 
 def why_other(file: PolicyFile) -> str | None:
-    """Return why a file is not as it was read; None if it is, or was never read from a file."""
+    """Return how a file differs from when it was read; None if it is the same, or was not read from a file."""
     if not file.digest:
         return None
     try:
@@ -215,7 +215,7 @@ def parse_policy_file(data: bytes, path: Path) -> PolicyFile:
     _require_bucket(defaults, buckets, f"{place}defaults.")
     topics = enumerate(top.pop("topics", ()), 1)
     if "token_file" in top:
-        # One that is not absolute is beside the policy file.
+        # A relative path starts at the policy file's folder.
         top["token_file"] = path.parent / top["token_file"]
     return PolicyFile(
         path,
@@ -258,7 +258,7 @@ def _bucket(name: str, table: Mapping[str, Any], place: str) -> OffloadBucket:
 
 
 def _require_one_place_a_url(buckets: Mapping[str, OffloadBucket], path: Path) -> None:
-    """Raise for two buckets of one URL that are not in one place: the journal knows buckets by their URL."""
+    """Raise for two buckets of one URL in different places: the journal identifies buckets by their URL."""
     seen: dict[str, OffloadBucket] = {}
     for one in buckets.values():
         other = seen.setdefault(one.url.rstrip("/"), one)
@@ -295,7 +295,7 @@ def _pattern(value: object) -> re.Pattern[str]:
     if len(pattern) > _MOST_PATTERN:
         raise InvalidOptionError(f"has more than {_MOST_PATTERN:,} characters")
     try:
-        # A topic may have any text as its name, a new line, too.
+        # A topic's name may contain any text, also a new line.
         return re.compile(pattern, re.DOTALL)
     except (re.error, RecursionError, OverflowError) as error:
         raise InvalidOptionError(f"is no regular expression: {error}") from error
@@ -315,7 +315,7 @@ _BROKER = {
     **same(or_never(_GRACE), "deletion_lag"),
 }
 _OF_TOPICS = {**same(one_of(Via), "via"), **same(text, "bucket"), "trash_grace": ("trash_grace_ms", _GRACE)}
-# Brokers take up to a minute for what they do, and try again: an hour is left to them unless told.
+# Brokers need up to a minute for their changes, and retry: the default leaves them an hour.
 _DEFAULTS = {**_OF_TOPICS, **same(flag, "orphans"), "orphan_grace": ("orphan_grace_ms", _GRACE)}
 _BUCKET = {
     **same(text, "url", "driver", "bucket", "region", "endpoint"),

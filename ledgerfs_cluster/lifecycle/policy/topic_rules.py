@@ -1,4 +1,4 @@
-"""The rule of one topic: the cluster's own policies, and what the first pattern of the policy file that matches sets over them."""
+"""The rule of one topic: the cluster's own policies, overridden by the first matching pattern of the policy file."""
 
 import re
 from collections.abc import Iterable
@@ -20,26 +20,26 @@ _NO_WISHES = TopicWishes(re.compile(""))
 
 @dataclass(frozen=True, slots=True)
 class TopicRule:
-    """What is wanted of a topic.
+    """The effective policy of a topic.
 
     Attributes
     ----------
     managed_ledger
         The topic.
     thresholds
-        From when on ledgers are offloaded; ``is_size_the_files``, ``is_time_the_files``: whether the file sets each of them.
+        Thresholds for offloading ledgers; ``is_size_the_files``, ``is_time_the_files``: whether the file sets each of them.
     retention, retention_from
-        What is kept, and whose that is: ``topic``, ``system``, ``namespace`` or ``broker``. The file has none of its own.
+        Retention, and its source: ``topic``, ``system``, ``namespace`` or ``broker``. The file has none of its own.
     deletion_lag_ms
-        For how long brokers keep BookKeeper's copy of a ledger after the offload; below 0 for ever.
+        Time that brokers keep BookKeeper's copy of a ledger after the offload; below 0 for ever.
     is_retention_told, is_lag_told
-        Whether retention and lag are known: a default of brokers, which they may have changed, is not.
+        Whether retention and lag are known: a broker's default, which its configuration may change, is not.
     via, trash_grace_ms, trim, offload
         As in `ledgerfs_cluster.lifecycle.policy.policy_file.TopicWishes`.
     bucket, is_bucket_the_files
-        Where to offload to, None if that is not known; and whether a pattern of the file names it.
+        Bucket to offload to, None if unknown; and whether a pattern of the file names it.
     brokers_bucket
-        Where brokers offload to by the cluster's policies, which know nothing of the file; None if it is not known which of the file it is.
+        Brokers' bucket by the cluster's policies, which do not include the file; None if it is not known which of the file it is.
 
     """
 
@@ -62,12 +62,12 @@ class TopicRule:
 
     @property
     def are_thresholds_the_files(self) -> bool:
-        """Whether no policy of the cluster has a say in what is offloaded."""
+        """Whether the cluster's policies have no influence on what is offloaded."""
         return self.is_size_the_files and self.is_time_the_files
 
 
 class TopicRules:
-    """Tells the rule of each topic of a survey.
+    """Returns the rule of each topic of a snapshot.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ class TopicRules:
         )
 
     def _bucket(self, wishes: TopicWishes, target: OffloadTarget) -> OffloadBucket | None:
-        """Return the bucket that the pattern names, else that of the cluster's policies, else that of the file's defaults."""
+        """Return the bucket of the pattern, else that of the cluster's policies, else that of the file's defaults."""
         if wishes.bucket is not None:
             return self._file.buckets[wishes.bucket]
         if target.is_set:
@@ -128,29 +128,29 @@ class TopicRules:
 
 
 def wishes_for(file: PolicyFile, managed_ledger: str) -> TopicWishes | None:
-    """Return the first ``[[topics]]`` that matches a topic, a partition also by its topic's name; None for none."""
+    """Return the first ``[[topics]]`` that matches a topic, for a partition also by its topic's name; None for none."""
     name = topic_of(managed_ledger).removeprefix(_PERSISTENT)
     names = {name, split_partition(name)[0]}
     return next((one for one in file.topics if any(one.match.fullmatch(text) for text in names)), None)
 
 
 def without_topics(file: PolicyFile, managed_ledgers: Iterable[str]) -> list[TopicWishes]:
-    """Return those ``[[topics]]`` of a file that are the first to match of no topic: misspelt, or hidden by an earlier one."""
+    """Return the ``[[topics]]`` of a file that are not the first match of any topic: misspelt, or hidden by an earlier one."""
     used = {id(one) for one in (wishes_for(file, name) for name in managed_ledgers) if one is not None}
     return [one for one in file.topics if id(one) not in used]
 
 
 def bucket_of(file: PolicyFile, target: OffloadTarget) -> OffloadBucket | None:
-    """Return the bucket of the file that a policy of the cluster means; None if there is none, or more than one.
+    """Return the bucket of the file that a policy of the cluster refers to; None if there is none, or more than one.
 
-    Names of buckets are those of one endpoint: where the policy names one, the file's bucket has to have the same.
+    Bucket names belong to one endpoint: if the policy names an endpoint, the file's bucket must have the same.
     """
     found = [one for one in file.buckets.values() if one.is_meant(target.driver, target.bucket, target.endpoint)]
     return found[0] if len(found) == 1 else None
 
 
 def url_of(file: PolicyFile, context: OffloadContext) -> str | None:
-    """Return the URL of the bucket that has the objects of an offload, by its context; None if the file has no such bucket, or several."""
-    # An offload without an endpoint is at its driver's own, and nowhere else.
+    """Return the URL of the bucket with the objects of an offload, by its context; None if the file has no such bucket, or several."""
+    # An offload without an endpoint is only at its driver's own.
     found = [one.url for one in file.buckets.values() if one.url_of(context) is not None]
     return found[0] if len(found) == 1 else None

@@ -1,4 +1,4 @@
-"""One table of a TOML file by a table of its keys: each with its field and what reads its value, and none left over."""
+"""Read a table of a TOML file by a table of its keys, each with its field and reader; unknown keys are errors."""
 
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -11,15 +11,15 @@ from ledgerfs_cluster.snapshot.policies import NO_LIMIT
 
 DAY_MS = 86_400_000
 NEVER = "never"
-"""The word for a limit that is none."""
+"""The word for no limit."""
 _MOST_TEXT = 4096
 
 Reader = Callable[[Any], Any]
-"""Returns the value of a key as it is used; raises `InvalidOptionError` with the reason if it is not of its type, or out of bounds."""
+"""Returns a key's parsed value; raises `InvalidOptionError` with the reason for a wrong type, or a value out of bounds."""
 
 
 def read_table(told: Mapping[str, Any], keys: Mapping[str, tuple[str, Reader]], place: str) -> dict[str, Any]:
-    """Return {field: value} of the keys that are there; ``keys`` are {key: (field, reader)}.
+    """Return {field: value} of the existing keys; ``keys`` are {key: (field, reader)}.
 
     Raises `InvalidOptionError`, which names ``place`` and the key.
     """
@@ -63,14 +63,14 @@ def mapping(value: object) -> dict[str, Any]:
 
 
 def tables(value: object) -> list[dict[str, Any]]:
-    """Return a list of tables, as ``[[topics]]`` makes it."""
+    """Return a list of tables, as in ``[[topics]]``."""
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
         raise InvalidOptionError("is no list of tables; write [[topics]]")
     return value
 
 
 def one_of(words: type[Enum]) -> Reader:
-    """Return what reads one of the words that are the values of an enumeration."""
+    """Return a reader of a word that is a value of an enumeration."""
 
     def read(value: object) -> Enum:
         try:
@@ -83,7 +83,7 @@ def one_of(words: type[Enum]) -> Reader:
 
 
 def number(least: int, most: int) -> Reader:
-    """Return what reads a whole number within bounds."""
+    """Return a reader of a whole number within bounds."""
 
     def read(value: object) -> int:
         if not isinstance(value, int) or isinstance(value, bool):
@@ -96,7 +96,7 @@ def number(least: int, most: int) -> Reader:
 
 
 def size(least: int, most: int) -> Reader:
-    """Return what reads bytes, a number or a text with a unit."""
+    """Return a reader of bytes, a number or a text with a unit."""
     bounded = number(least, most)
 
     def read(value: object) -> int:
@@ -110,10 +110,10 @@ def size(least: int, most: int) -> Reader:
 
 
 def span(least_ms: int, most_ms: int) -> Reader:
-    """Return what reads a span of time with a unit, as ms."""
+    """Return a reader of a duration with a unit, as ms."""
 
     def read(value: object) -> int:
-        # A number without a unit may be of any.
+        # A number without a unit is ambiguous.
         if not isinstance(value, str) or not value.strip()[-1:].isalpha():
             raise InvalidOptionError(f"is no span of time with a unit, such as 90s, 5m, 1h, 7d: {value!r}")
         found = parse_span(value)
@@ -125,5 +125,5 @@ def span(least_ms: int, most_ms: int) -> Reader:
 
 
 def or_never(reader: Reader) -> Reader:
-    """Return what reads the word ``never``, too, as `NO_LIMIT`."""
+    """Return a reader that also accepts the word ``never``, as `NO_LIMIT`."""
     return lambda value: NO_LIMIT if value == NEVER else reader(value)

@@ -1,1 +1,1 @@
-"""The service: it looks at a cluster again and again, plans, and does what is planned, under the cluster's lock."""
+"""The service: it repeatedly takes a snapshot of a cluster, plans, and carries out the plan, under the cluster's lock."""

@@ -1,6 +1,6 @@
-"""Copying due ledgers in the background, in fair turns of their topics, and completing what is copied, topic by topic.
+"""Copy due ledgers in the background, with fair scheduling of topics, and complete copied ledgers topic by topic.
 
-A topic's list is set at most once a minute: with a broker that has taken the topic, each set makes its clients wait.
+A topic's list is set at most once a minute: if a broker has taken the topic, each set makes its clients wait.
 """
 
 import time
@@ -20,16 +20,16 @@ from ledgerfs_cluster.offload.one_step import BETWEEN_SETS_S, CopiedLedger, OneS
 from ledgerfs_cluster.offload.outcomes import Outcome, Status, failed
 
 WORKERS = 3
-"""Ledgers that are copied at once."""
+"""Ledgers that are copied in parallel."""
 _NOT_AGAIN_S = 600.0
-"""A ledger whose copy failed is left alone for so long."""
+"""A ledger whose copy failed is not retried for so many seconds."""
 _LEAST_BYTES = 1 << 20
-"""Of a ledger that counts for its topic's turn: requests and sets of lists cost something, too."""
+"""Least size of a ledger for its topic's share: requests and sets of lists have a cost, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A ledger that is to be copied, its bytes, and what is wanted of its topic."""
+    """A ledger to copy, its bytes, and its topic's rule."""
 
     topic: str
     ledger_id: int
@@ -38,10 +38,10 @@ class Due:
 
 
 class FairTurns:
-    """Due ledgers, in turns: the next one is of the topic that has had the fewest bytes, the oldest first. For one thread at a time.
+    """Due ledgers, scheduled fairly: the next one is the oldest of the topic with the fewest bytes so far. For one thread at a time.
 
     This is start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996). A ledger counts with all its bytes when it is taken. A topic that
-    is new, or had nothing to do, begins where the one was that was taken last: it has saved nothing for later.
+    is new, or was idle, begins at the level of the last taken one: it has saved nothing for later.
     """
 
     __slots__ = ("_due", "_had", "_level", "_waiting")
@@ -57,11 +57,11 @@ class FairTurns:
         return len(self._due)
 
     def has(self, topic: str) -> bool:
-        """Whether a ledger of a topic waits."""
+        """Return whether a ledger of a topic waits."""
         return self._waiting[topic] > 0
 
     def replace(self, due: Mapping[str, Iterable[Due]]) -> None:
-        """Have other ledgers wait; of topics that have had as many bytes, the one that comes first here has its turn first."""
+        """Replace the waiting ledgers; among topics with equal bytes, the first one here is first."""
         self._had = {name: had for name in due if (had := self._had.get(name, 0)) > self._level}
         self._due, self._waiting = [], Counter()
         for number, (name, ledgers) in enumerate(due.items()):
@@ -73,7 +73,7 @@ class FairTurns:
         self._due.sort(key=lambda one: one[:2], reverse=True)
 
     def take(self) -> Due | None:
-        """Take the next ledger; None if none waits."""
+        """Remove and return the next ledger; None if none waits."""
         if not self._due:
             return None
         self._level, _, due = self._due.pop()
@@ -83,12 +83,12 @@ class FairTurns:
 
 
 class BackgroundOffloads:
-    """Copies in threads of its own. `complete` is for one thread; all else for any.
+    """Copies in separate threads. `complete` is for one thread; all else for any.
 
     Parameters
     ----------
     is_stopping
-        Whether nothing is to be begun any more.
+        Whether no more work may begin.
 
     """
 
@@ -109,16 +109,16 @@ class BackgroundOffloads:
         self._turns = FairTurns()
         self._active = 0
         self._under_way: set[tuple[str, int]] = set()
-        # {topic: since when there are copies, and these}
+        # {topic: (when its first copy was done, the copies)}
         self._copied: dict[str, tuple[float, list[CopiedLedger]]] = {}
         self._last_set_s: dict[str, float] = {}
         self._failed_s: dict[tuple[str, int], float] = {}
         self._failure: BaseException | None = None
         self.has_given_up = False
-        """Whether anything that was copied was given up."""
+        """Whether any copied ledger was given up."""
 
     def replace(self, actions: Sequence[Action], sizes: Mapping[int, int]) -> None:
-        """Have what is due by a new plan copied, in place of all that was due and has not begun; ``sizes`` are bytes of ledgers by id."""
+        """Copy the due ledgers of a new plan, instead of those that have not begun; ``sizes`` are bytes of ledgers by id."""
         now_s = time.monotonic()
         with self._changed:
             self._failed_s = {one: when for one, when in self._failed_s.items() if now_s - when < _NOT_AGAIN_S}
@@ -140,10 +140,10 @@ class BackgroundOffloads:
             self._threads.submit(self._work)
 
     def complete(self, *, everything: bool = False) -> None:
-        """Complete what is copied of each topic that is not waiting for its minute, or of all topics.
+        """Complete the copied ledgers of each topic whose minute is over, or of all topics.
 
-        A topic that cannot be completed is a trouble, keeps its copies, is tried again later, and keeps no other from its turn. Raises
-        `LockLostError`, `StoppedError`, and `StoreUnreachableError`, which meets all topics alike; it may be tried again then.
+        An error of one topic is noted; the topic keeps its copies for a retry, and the other topics continue. Raises `LockLostError`,
+        `StoppedError`, and `StoreUnreachableError`, which concerns all topics; then retry later.
         """
         if self._failure is not None:
             raise self._failure
@@ -155,7 +155,7 @@ class BackgroundOffloads:
             self._complete(name, since_s, copies)
 
     def give_up(self) -> None:
-        """Forget what is copied and not completed: the notes of its attempts stay, and the next service cleans up by them."""
+        """Forget copied ledgers that are not completed: the records of their attempts stay, and the next service cleans up by them."""
         with self._changed:
             left, self._copied = self._copied, {}
         for name, (_, copies) in left.items():
@@ -166,23 +166,23 @@ class BackgroundOffloads:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is due, being copied, or copied and not completed."""
+        """Whether no ledger is due, being copied, or copied and not completed."""
         with self._changed:
             return self._has_begun_all and not self._copied
 
     @property
     def has_begun_all(self) -> bool:
-        """Whether nothing is due, or being copied; what is copied may wait to be completed."""
+        """Whether no ledger is due, or being copied; copied ones may wait to be completed."""
         with self._changed:
             return self._has_begun_all
 
     def wait(self, seconds: float) -> None:
-        """Wait until something is copied, or for so long."""
+        """Wait until a ledger is copied, for at most so many seconds."""
         with self._changed:
             self._changed.wait(seconds)
 
     def stop(self) -> None:
-        """Begin nothing more, and wait for the threads: whoever paces them has to end what they are at."""
+        """Begin nothing more, and wait for the threads: the caller's pacing has to stop their work."""
         with self._changed:
             self._turns.replace({})
         self._threads.shutdown()
@@ -194,7 +194,7 @@ class BackgroundOffloads:
         except LedgerfsError as error:
             in_flight = self._step.in_flight
             with self._changed:
-                # Neither completed nor given up; behind the copies of all other topics.
+                # Copies that are neither completed nor given up; put them after those of all other topics.
                 _, later = self._copied.pop(name, (since_s, []))
                 kept = [*(one for one in copies if one.attempt.key.uuid in in_flight), *later]
                 if kept:
@@ -254,19 +254,19 @@ class BackgroundOffloads:
         name, (ledger_id,) = found.subject, found.ledger_ids
         with self._changed:
             self._failed_s[name, ledger_id] = time.monotonic()
-        # What is so for all ledgers of a topic is one trouble.
+        # An error of all ledgers of a topic counts once.
         which = name if isinstance(found.error, ListFullError) else f"{name}, ledger {ledger_id}"
         code = f"offload {type(found.error).__name__}" if found.error is not None else found.code
         self._events.note(failed(code, which, f"offload {which}: {found.message}", found.error))
 
-    # With the lock.
+    # Under the lock.
 
     @property
     def _has_begun_all(self) -> bool:
         return not self._turns and not self._under_way
 
     def _is_due(self, name: str) -> bool:
-        """Whether a topic's copies are to be completed: when no more come soon, or after a minute; not twice in one."""
+        """Return whether to complete a topic's copies: when no more come soon, or after a minute; at most once a minute."""
         now = time.monotonic()
         if now - self._last_set_s.get(name, -BETWEEN_SETS_S) < BETWEEN_SETS_S:
             return False

@@ -1,4 +1,4 @@
-"""What brokers are asked for, offloads and trims, in threads of their own, since each is waited for; one of each a topic."""
+"""Offloads and trims by brokers, in separate threads, which wait for each; one of each kind for a topic."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from ledgerfs_cluster.offload.outcomes import Outcome
 
 _AT_ONCE = 4
-"""Brokers offload one ledger of a topic after the other; so many topics go on together. As many trims do, which wait for no offload."""
+"""Topics that are offloaded together; brokers offload a topic's ledgers one by one. As many trims run, without waiting for offloads."""
 _KINDS = (ActionKind.OFFLOAD, ActionKind.TRIM)
 _NOT_AGAIN_S = 600.0
-"""A topic whose broker left what is due is not loaded again for that before."""
+"""A topic whose broker left due ledgers is not loaded again for so many seconds."""
 _About = tuple[ActionKind, str]
 
 
 class BrokerWork:
-    """Offloads and trims by brokers. Safe in threads.
+    """Offloads and trims by brokers. Thread-safe.
 
     Parameters
     ----------
     carry_out
         Has a broker carry out an action, and waits for it.
     is_stopping
-        Whether no broker is to be asked any more.
+        Whether no more brokers may be asked.
 
     """
 
@@ -46,7 +46,7 @@ class BrokerWork:
         self._is_stopping = is_stopping
         self._lock = Lock()
         self._work: dict[_About, Action] = {}
-        # {topic: when its broker was asked to trim, and left something}
+        # {topic: when its broker was asked to trim, and left due ledgers}
         self._left_s: dict[str, float] = {}
         self._threads = {
             one: ThreadPoolExecutor(_AT_ONCE, thread_name_prefix=f"ledgerfs-lifecycle-broker-{one.value}")
@@ -55,12 +55,12 @@ class BrokerWork:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no broker is at work, nor is to be."""
+        """Whether no broker is at work, and none is queued."""
         with self._lock:
             return not self._work
 
     def begin(self, action: "Action") -> None:
-        """Have a broker do it in its turn, unless one is at this topic already; what waits for its turn is done as it was planned last."""
+        """Queue an action for a broker, unless one works on this topic; a queued action is replaced by the latest one."""
         about = action.kind, action.managed_ledger or ""
         with self._lock:
             now_s = time.monotonic()
@@ -73,7 +73,7 @@ class BrokerWork:
             self._threads[action.kind].submit(self._run, about)
 
     def stop(self) -> None:
-        """Begin nothing more; what brokers are at, they go on with."""
+        """Begin nothing more; brokers finish their current work."""
         for one in self._threads.values():
             one.shutdown(wait=False, cancel_futures=True)
 
@@ -90,7 +90,7 @@ class BrokerWork:
             code = f"broker {what} {type(error).__name__}"
             self._events.note(failed(code, name, f"{what} {name} by its broker: {error}", error))
         except Exception as error:
-            # Nobody looks at what a thread of a pool raises: it would be left out without a word.
+            # Errors in a pool's thread are not seen: report them here.
             code = f"broker {what} {type(error).__name__}"
             self._events.note(failed(code, name, f"{what} {name} by its broker: {error!r}"))
             raise

@@ -1,4 +1,4 @@
-"""What the service has done and met, for its log and its status."""
+"""Finished work and errors of the service, for its log and its status."""
 
 import logging
 import time
@@ -10,14 +10,14 @@ from ledgerfs_cluster.offload.outcomes import Outcome, Status
 
 _log = logging.getLogger("ledgerfs.lifecycle")
 _MOST_TROUBLES = 50
-"""Of the status."""
+"""Most errors in the status."""
 _MOST_KNOWN = 10_000
-"""Troubles that are not logged again; more than the status has, since a pass may meet more."""
+"""Errors that are not logged again; more than in the status, since an iteration may have more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Something that went wrong, or that somebody has to know: when last, ms since 1970 UTC, and how often."""
+    """An error or a warning for the user: its last time, ms since 1970 UTC, and how often it occurred."""
 
     when_ms: int
     text: str
@@ -25,7 +25,7 @@ class Trouble:
 
 
 class Events:
-    """Counts what is done, and keeps the latest troubles. For all threads."""
+    """Counts finished work, and keeps the latest errors. Thread-safe."""
 
     __slots__ = ("_counts", "_lock", "_offloaded", "_troubles")
 
@@ -37,7 +37,7 @@ class Events:
         self._troubles: dict[tuple[str, str], Trouble] = {}
 
     def note(self, outcome: Outcome) -> None:
-        """Count what was done, or log what was not; one of the same code and subject as before is counted, and not logged again."""
+        """Count finished work, or log an error; one with the same code and subject as before is only counted."""
         if outcome.status is not Status.OK:
             self._trouble((outcome.code, outcome.subject), outcome.message)
         elif outcome.ledger_ids:
@@ -60,21 +60,21 @@ class Events:
             _log.warning("%s", text)
 
     def forget_offloaded(self, ids: set[int]) -> None:
-        """Forget that these were offloaded: a plan that was made since goes by lists that have them so."""
+        """Forget that these were offloaded: a newer plan has used lists that contain it."""
         with self._lock:
             self._offloaded -= ids
 
     def offloaded(self) -> set[int]:
-        """Return the ledgers that were offloaded, and are not forgotten."""
+        """Return the offloaded ledgers that are not forgotten."""
         with self._lock:
             return set(self._offloaded)
 
     def counts(self) -> dict[str, int]:
-        """Return how many ledgers and bytes of each kind were done since the service began."""
+        """Return ledgers and bytes of each kind of work since the service started."""
         with self._lock:
             return dict(self._counts)
 
     def troubles(self) -> list[Trouble]:
-        """Return the latest troubles, the oldest first."""
+        """Return the latest errors, the oldest first."""
         with self._lock:
             return list(self._troubles.values())[-_MOST_TROUBLES:]

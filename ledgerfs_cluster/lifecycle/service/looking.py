@@ -1,4 +1,4 @@
-"""Looking at a cluster for a plan: a survey, what is noted, and orphans where the policy wants them deleted."""
+"""Read a cluster for a plan: a snapshot, the journal, and orphans if the policy wants them deleted."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,12 +20,12 @@ from ledgerfs_cluster.snapshot.surveying import Progress, survey_cluster
 from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
 
 PASS_S = 5.0
-"""Between two looks for orphans."""
+"""Seconds between two checks for orphans."""
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What was seen of a cluster.
+    """The state of a cluster.
 
     Attributes
     ----------
@@ -41,14 +41,14 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class Looking:
-    """How a cluster is looked at.
+    """Options for reading a cluster.
 
     Attributes
     ----------
     bookies
         None to ask ZooKeeper alone.
     pass_s
-        Between two looks for orphans.
+        Seconds between two checks for orphans.
 
     """
 
@@ -58,11 +58,11 @@ class Looking:
     pass_s: float = PASS_S
 
     def look(self, progress: Progress) -> Looked:
-        """Look; for orphans twice, if the policy file wants these deleted. A bucket that does not answer keeps nothing else back.
+        """Take a snapshot; check for orphans twice, if the policy file wants these deleted. An unreachable bucket stops nothing else.
 
         Raises as `ledgerfs_cluster.snapshot.surveying.survey_cluster`.
         """
-        # One request; whatever is older than this pass, like what the pass before has done, is no ground for a plan.
+        # One request; a plan must not use data from before this iteration, whose own changes it would lack.
         self.cluster.nodes.catch_up()
         orphans = None
         if self.file.orphans:
@@ -72,7 +72,7 @@ class Looking:
             survey, orphans = looks.survey, orphans_of(looks, unlisted)
         else:
             survey = survey_cluster(self.cluster, self.bookies, progress)
-        # Behind the lists: the record of an attempt goes with the commit that sets its list.
+        # After the lists: the record of an attempt is deleted by the commit that sets its list.
         journal = read_journal(self.cluster.nodes)
         return Looked(survey, journal, orphans)
 
@@ -91,9 +91,9 @@ def _tiers_of(file: PolicyFile, unlisted: dict[str, str]) -> Sequence[Tier]:
 
 
 def orphans_of(looks: Looks, unlisted: dict[str, str]) -> Orphans:
-    """Return the orphans of two looks at a cluster and its buckets; objects that do not tell their cluster are left out.
+    """Return the orphans of two checks of a cluster and its buckets; omits objects without their cluster's name.
 
-    ``unlisted`` has {URL: why} of buckets that could not be listed, and gets those whose objects could not be asked whose they are.
+    ``unlisted`` has {URL: reason} of buckets that could not be listed; adds those whose objects' metadata could not be read.
     """
     if looks.second is None:
         return Orphans(unlisted=unlisted)
@@ -110,7 +110,7 @@ def orphans_of(looks: Looks, unlisted: dict[str, str]) -> Orphans:
 def _offloads(survey: Survey, tier: Tier, found: TierSuspects) -> Iterator[OrphanOffload]:
     for row, told, is_known in orphan_pairs(survey, tier, found, LeftOut()):
         if told.cluster is None:
-            # If others use the bucket, it may be theirs.
+            # If several clusters use the bucket, it may be another one's.
             continue
         yield OrphanOffload(
             int(row["ledger_id"]),

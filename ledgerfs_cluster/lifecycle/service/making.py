@@ -1,4 +1,4 @@
-"""Making a service of a policy file, a cluster and its lock."""
+"""Create a service from a policy file, a cluster and its lock."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def _buckets_of(file: "PolicyFile") -> "Callable[[str], Bucket]":
-    """Return what opens the buckets of a policy file by their URLs, each once, in any thread; raises `RefusedLedgerError` for others."""
+    """Return a thread-safe function that opens the policy file's buckets by URL, each once; it raises `RefusedLedgerError` for others."""
     known = {one.url.rstrip("/"): one for one in file.buckets.values()}
     opened: dict[str, Bucket] = {}
     lock = Lock()
@@ -66,7 +66,7 @@ def service_of(
     *,
     reopen: "Callable[[], object] | None" = None,
 ) -> Iterator[Service]:
-    """Take a cluster's lock, and lend a service that works under it; ``reopen`` as in `Service`.
+    """Take a cluster's lock, and yield a service that works under it; ``reopen`` as in `Service`.
 
     Raises `LockHeldError`, and the errors of ZooKeeper.
     """
@@ -93,8 +93,8 @@ def service_of(
         acting, background = partial(Acting, context), BackgroundOffloads(step, events, stopping.is_set)
         by_brokers = None
         if broker is not None:
-            # What a broker has changed before is read, whichever server it did that with.
-            asking = ByBrokers(broker, lambda name: list_reader(lock.newest())(name), other)  # noqa: PLW0108  (anew each time)
+            # Reads in the lock's session include earlier changes of brokers by any server.
+            asking = ByBrokers(broker, lambda name: list_reader(lock.newest())(name), other)  # noqa: PLW0108  (each call catches up)
             by_brokers = BrokerWork(asking.carry_out, events, stopping.is_set)
         looking = Looking(cluster, file, bookies, pass_s)
         service = Service(lock, looking, acting, background, by_brokers, clock, events, stopping, other, reopen)
@@ -108,20 +108,20 @@ def service_of(
 
 
 def _pace(bandwidth: Bandwidth, stopping: Stopping, count: int) -> None:
-    """Wait until so many bytes may pass to the store, or back; raises `StoppedError` once the service is ending."""
+    """Wait until so many bytes may pass to the store, or back; raises `StoppedError` once the service is stopping."""
     bandwidth.wait(count, stopping.is_set)
     stopping.require_going()
 
 
 def _as_told(cluster: "LivingCluster", file: "PolicyFile") -> "LivingCluster":
-    """Return a cluster, read as a policy file has it: its buckets, unless the user names others, and what is read of a bookie in a second.
+    """Return a cluster with the policy file's options: its buckets, unless the user names others, and the read rate of each bookie.
 
-    What was noted of an offload has endpoint and region, too, so it goes first where it leads to the same bucket.
+    The record of an offload has endpoint and region, too, so it has priority if it leads to the same bucket.
     """
     named: dict[str, list[str]] = {}
     for one in file.buckets.values():
         named.setdefault(one.bucket, []).append(one.url)
-    # Of two buckets of one name the place is that which was noted of each offload.
+    # If two buckets have the same name, each offload's record decides.
     urls = {name: urls[0] for name, urls in named.items() if len(urls) == 1 and not urls[0].endswith(f"://{name}")}
     reading = replace(cluster.reading, bucket_urls={**urls, **cluster.reading.bucket_urls})
     rate = file.service.bookie_rate

@@ -1,7 +1,7 @@
-"""The service: pass after pass it looks at the cluster, plans, and does what is planned.
+"""The service: in each iteration it takes a snapshot of the cluster, plans, and carries out the plan.
 
-All that changes a cluster is done under its lock. Whoever has lost it ends: the next service, or this one started again, goes on from what
-is noted in the cluster.
+All changes of a cluster are made under its lock. A service that loses the lock stops: the next one, or this one started again, continues
+from the records in the cluster.
 """
 
 import time
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
 _STEP_S = 1.0
 _ORDER = (ActionKind.CLEAN, ActionKind.DELETE, ActionKind.OFFLOAD, ActionKind.TRIM, ActionKind.MARK)
-"""A record that does not hold any more goes before another one comes. Brokers that are asked change lists that deletions go by."""
+"""Drop invalid records before new ones are written. Brokers change lists, so delete before they are asked."""
 _SLICE_S = 0.25
-"""After how long who waits looks whether it is to end: a signal ends no sleep."""
+"""Interval of checks for a stop while waiting, s: a signal does not end a sleep."""
 _TRIES = 5
-"""How often it is tried to complete what is copied before the service ends."""
+"""Attempts to complete copied ledgers before the service stops."""
 
 
 class Stopping:
-    """Is set once, from any thread, or by the handler of a signal.
+    """A flag that any thread, or the handler of a signal, sets once.
 
-    Without a lock, as `threading.Event` has one: a handler interrupts the main thread anywhere, also where that holds it, and would wait
+    It has no lock, unlike `threading.Event`: a handler interrupts the main thread anywhere, also while that holds the lock, and would wait
     for ever.
     """
 
@@ -54,40 +54,40 @@ class Stopping:
         self._is_set = False
 
     def set(self) -> None:
-        """Have all that asks begin nothing more."""
+        """Request that no more work begins."""
         self._is_set = True
 
     def is_set(self) -> bool:
-        """Whether nothing is to be begun any more."""
+        """Return whether no more work may begin."""
         return self._is_set
 
     def require_going(self) -> None:
-        """Raise `StoppedError` once nothing is to be begun any more."""
+        """Raise `StoppedError` once no more work may begin."""
         if self._is_set:
             raise StoppedError("the service is ending: nothing more is begun")
 
 
 @dataclass(slots=True)
 class Service:
-    """For one thread; `stop` is for any, and for handlers of signals.
+    """The service, for one thread; `stop` is for any thread, and for handlers of signals.
 
     Attributes
     ----------
     looking, acting
-        How it looks, and what makes of the survey and the situation of a pass what carries actions out.
+        The source of snapshots, and the factory that returns an `Acting` for the snapshot and the situation of an iteration.
     background, by_brokers
         Offloads by this program, and by brokers; None if no broker can be asked.
     events
-        What it has done and met.
+        Its finished work and its errors.
     stopping
-        Set once the service is to end; all else reads it.
+        Set once the service has to stop; all parts read it.
     other_policy
-        Returns why the policy is not the one that was read any more; None if it is.
+        Returns how the policy differs from the one that was read; None if it is the same.
     reopen
-        Returns the policy as it is now, for another service to go by; raises `LedgerfsError` for one that cannot be used. None if a service
-        that is to make one pass goes by one policy alone.
+        Returns the current policy for another service; raises `LedgerfsError` for one that cannot be used. None for a service that makes
+        one iteration with one policy.
     reopened
-        What ``reopen`` has returned of a policy that was edited, for which the service has ended; None if it was not.
+        The result of ``reopen`` for an edited policy, for which the service has stopped; None without one.
 
     """
 
@@ -104,7 +104,7 @@ class Service:
     reopened: object = field(default=None, init=False)
     _other_policy: str | None = field(default=None, init=False)
     _status: Status = field(init=False)
-    # The last plan, and the bytes of ledgers that are due by it.
+    # The last plan, and the bytes of its due ledgers.
     _plan: Plan = field(default_factory=lambda: Plan(0), init=False)
     _sizes: dict[int, int] = field(default_factory=dict, init=False)
 
@@ -112,14 +112,14 @@ class Service:
         self._status = Status(self.clock.now_ms(), 0, 0)
 
     def stop(self) -> None:
-        """Have it end soon, with nothing half done, and nothing begun any more."""
+        """Request a stop soon, without half-done work."""
         self.stopping.set()
 
     def run(self, progress: "Progress", *, once: bool = False) -> None:
-        """Make passes until it is stopped; ``once``: one, and wait for the offloads that it began.
+        """Iterate until stopped; with ``once``: one iteration, and wait for its offloads.
 
-        Raises `LockLostError`, after which nothing more is done, and `PolicyChangedError`. What ZooKeeper and stores refuse is noted, and
-        tried again with the next pass, but with ``once`` it is raised.
+        Raises `LockLostError`, after which no more changes are made, and `PolicyChangedError`. Notes other errors of ZooKeeper and stores,
+        and retries in the next iteration; with ``once`` it raises them.
         """
         try:
             while not self.stopping.is_set():
@@ -140,15 +140,15 @@ class Service:
 
     @property
     def refused(self) -> Mapping[str, int]:
-        """How much must not be done, by why, in the last plan."""
+        """Number of refused actions in the last plan, by reason."""
         return Counter(one.code for one in self._plan.refused)
 
     @property
     def has_given_up(self) -> bool:
-        """Whether ledgers that were copied could not be completed before it ended."""
+        """Whether copied ledgers could not be completed before it stopped."""
         return self.background.has_given_up
 
-    # Passes.
+    # Iterations.
 
     def _pass_or_trouble(self, progress: "Progress", *, once: bool) -> None:
         try:
@@ -165,7 +165,7 @@ class Service:
                 raise
 
     def _pass(self, progress: "Progress") -> None:
-        # A service that has lost its lock is not to find that out by its first deletion.
+        # Detect a lost lock now, not at the first deletion.
         self.lock.commit([])
         offloaded_before = self.events.offloaded()
         looked = self.looking.look(self._until_stopped(progress))
@@ -177,7 +177,7 @@ class Service:
         self._plan, self._sizes = plan, _sizes(looked, plan)
         self.events.forget_offloaded(offloaded_before)
         for one in plan.refused:
-            # Work that may be due there is not done.
+            # Due work there may be left undone.
             if one.code == Refusal.UNREADABLE.value:
                 self.events.note(failed("unreadable", one.subject, f"{one.subject}: {one.message}"))
         self.background.replace([one for one in plan.actions if _is_direct_offload(one)], self._sizes)
@@ -190,7 +190,7 @@ class Service:
         self._write_status(passes=self._status.passes + 1, passed_ms=self.clock.now_ms(), failed_passes=0)
 
     def _begin(self, action: Action, acting: "Acting") -> None:
-        """Carry out an action that is none of the background's; by a policy that was edited meanwhile nothing is deleted or trimmed."""
+        """Carry out an action outside the background; with an edited policy delete and trim nothing."""
         if _is_direct_offload(action) or (self._other_policy and action.kind is not ActionKind.OFFLOAD):
             return
         if action.kind not in {ActionKind.OFFLOAD, ActionKind.TRIM}:
@@ -200,7 +200,7 @@ class Service:
             self.by_brokers.begin(action)
 
     def _look_at_policy(self) -> None:
-        """End the service if the policy was edited, and can be used; raise `StoppedError` if the service is to end."""
+        """Stop the service if the policy was edited, and can be used; raise `StoppedError` if the service has to stop."""
         if not self.stopping.is_set():
             self._other_policy = self.other_policy()
             if self._other_policy is not None and self._can_reopen():
@@ -208,7 +208,7 @@ class Service:
         self.stopping.require_going()
 
     def _can_reopen(self) -> bool:
-        """Whether another service can go by the policy as it is now, or none is to."""
+        """Return whether another service can use the current policy, or none has to."""
         try:
             self.reopened = None if self.reopen is None else self.reopen()
         except LedgerfsError as error:
@@ -218,7 +218,7 @@ class Service:
         return True
 
     def _until_stopped(self, progress: "Progress") -> "Progress":
-        """Return what is told of a look, and ends it once the service is to end: it only reads, and may take minutes."""
+        """Return a progress callback that also ends a snapshot once the service has to stop: it only reads, and may take minutes."""
 
         def update(what: str, done: int, total: int | None) -> None:
             self.stopping.require_going()
@@ -235,7 +235,7 @@ class Service:
             time.sleep(min(_SLICE_S, max(0.0, until - time.monotonic())))
 
     def _finish(self) -> None:
-        """Wait until all that was begun is done, or it is stopped."""
+        """Wait until all begun work is done, or the service is stopped."""
         while not self.stopping.is_set():
             self._complete(everything=self.background.has_begun_all)
             if self.background.has_begun_all and (self.by_brokers is None or self.by_brokers.is_idle):
@@ -253,7 +253,7 @@ class Service:
             self.events.note(failed(f"complete {type(error).__name__}", "", text, error))
 
     def _complete_or_give_up(self) -> None:
-        """Complete all that is copied, in a bounded number of tries: what cannot be completed must not keep the service from its end."""
+        """Complete all copied ledgers, in a bounded number of attempts: they must not keep the service from stopping."""
         for left in reversed(range(_TRIES)):
             self._complete(everything=True)
             if self.background.is_idle:
@@ -262,10 +262,10 @@ class Service:
                 time.sleep(_STEP_S)
         self.background.give_up()
 
-    # Telling.
+    # Reports.
 
     def _write_status(self, **changes: int) -> None:
-        """Write the status by the last plan, and by what was done since; an error never ends the work: the node may not be ours to set."""
+        """Write the status from the last plan and the work since; an error never stops the work: access to the node may be denied."""
         values: dict[str, Any] = {**self._backlog(), **changes}
         self._status = replace(
             self._status,
@@ -289,7 +289,7 @@ class Service:
             self.events.note(failed(f"status {type(error).__name__}", "", text, error))
 
     def _backlog(self) -> dict[str, int]:
-        """Return how many ledgers and bytes are due to be offloaded, and when the oldest of them was closed, 0 if that is not known."""
+        """Return ledgers and bytes that are due to be offloaded, and the closing time of the oldest, 0 if unknown."""
         offloaded = self.events.offloaded()
         offloads = (one for one in self._plan.actions if one.kind is ActionKind.OFFLOAD)
         due = [(one, set(one.ledger_ids) - offloaded) for one in offloads]
@@ -300,7 +300,7 @@ class Service:
 
 
 def _sizes(looked: "Looked", plan: Plan) -> dict[int, int]:
-    """Return {ledger: its bytes} of what is due to be offloaded."""
+    """Return {ledger: its bytes} of ledgers that are due to be offloaded."""
     due = (one for action in plan.actions if action.kind is ActionKind.OFFLOAD for one in action.ledger_ids)
     listed = looked.survey.listed
     rows = listed[np.isin(listed["ledger_id"], np.array(sorted(set(due)), np.int64))]

@@ -1,4 +1,4 @@
-"""What the service reports of itself: a node in ZooKeeper, which `ledgerfs lifecycle status` reads, and gauges for Prometheus."""
+"""The service's report: a node in ZooKeeper, which `ledgerfs lifecycle status` reads, and gauges for Prometheus."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from ledgerfs_cluster.zookeeper.nodes import NodeReader
 
 STATUS_PATH = "/ledgerfs/lifecycle/status"
 _MOST_MS = 1 << 47
-"""More is no time that a calendar has."""
+"""Larger values are not valid times."""
 _MOST_TEXT = 500
 _COUNTS = ("done", "waiting", "refused")
 _LONG = 2**63
@@ -24,24 +24,24 @@ _LONG = 2**63
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The service as it was at the end of its last pass; of one that ended early there are the latest troubles, and what was done.
+    """The service at the end of its last iteration; one that ended early only updates the errors and the finished work.
 
     Attributes
     ----------
     began_ms, passed_ms
-        When the service began, and when the last whole pass ended, ms since 1970 UTC; that may be one of the service before. 0 for none.
+        Start of the service, and end of the last whole iteration, ms since 1970 UTC; that may be an earlier service's. 0 for none.
     passes
-        How many whole ones there were since the service began.
+        Number of whole iterations since the service started.
     backlog_ledgers, backlog_bytes, oldest_due_ms
-        What is due to be offloaded and is not yet, and when the oldest of that was closed; 0 for nothing.
+        Ledgers and bytes that wait to be offloaded, and when the oldest was closed; 0 for none.
     done
-        {kind of work with ``_ledgers`` or ``_bytes``: how many since the service began}.
+        {kind of work with ``_ledgers`` or ``_bytes``: number since the service started}.
     waiting, refused
-        {kind: how many}, by the last plan.
+        {kind: number}, by the last plan.
     troubles
-        The latest, the oldest first.
+        The latest errors, the oldest first.
     failed_passes
-        How many passes have ended early since the last whole one.
+        Number of iterations that ended early since the last whole one.
 
     """
 
@@ -59,7 +59,7 @@ class Status:
 
 
 def write_status(lock: ClusterLock, status: Status) -> int | None:
-    """Write the status for others to read, and return when that was by the server's clock; None if it is not known.
+    """Write the status node, and return its time by the server's clock; None if unknown.
 
     Raises `LockLostError`, and the errors of ZooKeeper.
     """
@@ -70,16 +70,16 @@ def write_status(lock: ClusterLock, status: Status) -> int | None:
     try:
         lock.commit([MakeNode(STATUS_PATH, data) if node is None else SetNode(STATUS_PATH, data, version)])
     except ChangedMeanwhileError:
-        # Only an operator's hand comes between: the next pass writes it.
+        # Only an operator changes the node meanwhile: the next iteration writes it.
         return None
     written = lock.node(STATUS_PATH)
     return written.changed_ms if written is not None and written.version == version + 1 else None
 
 
 def read_status(nodes: NodeReader) -> Status | None:
-    """Return what a service has written last; None if none ever did.
+    """Return the last status that a service has written; None without one.
 
-    Raises `CorruptMetadataError` for what is no status, and the errors of ZooKeeper.
+    Raises `CorruptMetadataError` for other data, and the errors of ZooKeeper.
     """
     try:
         node = nodes.get(STATUS_PATH)
@@ -89,9 +89,9 @@ def read_status(nodes: NodeReader) -> Status | None:
 
 
 def parse_status(data: bytes, *, key: str) -> Status:
-    """Parse the data of the status' node, whose path is ``key``; names that are not known are left out.
+    """Parse the data of the status' node, whose path is ``key``; ignores unknown names.
 
-    Raises `CorruptMetadataError` for anything else than a status.
+    Raises `CorruptMetadataError` for any other data.
     """
     told = json_object(data, key=key)
     try:
@@ -133,7 +133,7 @@ def gauges_of(source: str, status: Status) -> Iterator[str]:
 
 
 def write_gauges_file(path: Path, lines: Iterable[str]) -> None:
-    """Write all lines at once, for the textfile collector of a node exporter: whoever reads the file meanwhile has the old one.
+    """Replace the file at once, for the textfile collector of a node exporter: readers see the old or the new file.
 
     Raises `InvalidOptionError` if it cannot be written.
     """
