@@ -1,6 +1,6 @@
-"""The name of a source of ledgers in fsspec, so that its URL can stand wherever a bucket's does.
+"""An fsspec name for a source of ledgers, so that its URL is accepted in place of a bucket's.
 
-It has no files of its own: what can be read of the source is the tree of the protocol ``ledger`` over it.
+It has no files of its own: the protocol ``ledger`` over it has the readable tree.
 """
 
 from typing import Any, NoReturn
@@ -11,7 +11,7 @@ from ledgerfs.errors import UnsupportedWriteError, UnusableUrlError
 
 
 class SourceFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec is not typed
-    """A filesystem that only has a URL. A subclass has the name ``protocol``, and ``what`` it is, in words."""
+    """A filesystem that only has a URL. A subclass sets ``protocol``, and ``what`` (its description)."""
 
     root_marker = ""
     what = ""

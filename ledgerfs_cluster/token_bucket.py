@@ -1,4 +1,4 @@
-"""A bound on what passes in a second, of bytes or requests: turns in the order of asking, at a rate."""
+"""Rate limit for bytes or requests: grants tokens in order of request."""
 
 import time
 from collections.abc import Callable
@@ -6,24 +6,24 @@ from collections.abc import Callable
 from ledgerfs.forked import ForkLock
 
 _SLICE_S = 0.2
-"""After how long a thread that waits looks again whether it is to give up."""
+"""Interval at which a waiting thread calls ``gives_up``."""
 
 _MOMENT_S = 1e-6
-"""What is no wait: a clock may not even show it."""
+"""Shorter waits count as none: a clock may not resolve them."""
 
 
 class Bandwidth:
-    """Tokens that come at a rate, and are taken in the order of asking. Safe in threads, and in the child after a fork.
+    """Tokens at a constant rate, granted in order of request. Safe in threads, and in a forked child.
 
-    A turn comes once all that was asked before is paid, and not only when its own is: so one piece may be larger than what comes in a
-    second. In any time ``t`` at most ``rate * t`` passes, and one piece more.
+    A request is granted when all earlier ones are paid for, not when its own tokens are there: so one piece may exceed a second's
+    tokens. In any time ``t`` at most ``rate * t`` passes, and one piece more.
 
     Parameters
     ----------
     rate
-        Tokens a second, more than 0; None for no bound.
+        Tokens a second, more than 0; None for no limit.
     clock, sleep
-        Of this machine, unless tests have their own.
+        Replaced only by tests.
 
     """
 
@@ -42,7 +42,7 @@ class Bandwidth:
         self._sleep = sleep
 
     def wait(self, size: float, gives_up: Callable[[], bool] | None = None) -> bool:
-        """Wait until ``size`` more may pass; whether it may, which is false only if ``gives_up`` returns True meanwhile."""
+        """Wait until ``size`` more may pass; return True, or False if ``gives_up`` returned True meanwhile."""
         turn_s = self._turn(size)
         while gives_up is None or not gives_up():
             seconds = turn_s - self._clock()
@@ -52,7 +52,7 @@ class Bandwidth:
         return False
 
     def _turn(self, size: float) -> float:
-        """Take ``size`` tokens, and return when they may pass, by the clock."""
+        """Take ``size`` tokens, and return the time, by the clock, from which they may pass."""
         if self.rate is None:
             return 0.0
         with self._lock:

@@ -1,1 +1,1 @@
-"""Commands on clusters; `ledgerfs` finds them by their entry points."""
+"""Commands for clusters; `ledgerfs` finds them by their entry points."""

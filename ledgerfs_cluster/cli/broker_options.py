@@ -1,4 +1,4 @@
-"""How a command reaches a broker: its address, a token, and certificates."""
+"""Options to reach a broker: address, token and certificates."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +20,7 @@ _MOST_TOKEN_BYTES = 1 << 20
 
 
 def options(*adds: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Return what adds options and arguments to a command, in the order in which a user sees them."""
+    """Return a decorator that adds options and arguments to a command, in the order of the help."""
 
     def add(command: Command) -> Command:
         for one in reversed(adds):
@@ -45,7 +45,7 @@ broker_options = options(
     ),
     click.option("--tls-key", type=LocalPath(), metavar="FILE", help="Key of --tls-cert, if that file does not contain it."),
 )  # fmt: skip
-"""Token and certificates, by the names that `admin_requests` takes."""
+"""Token and certificates, with the parameter names of `admin_requests`."""
 broker_argument = options(click.argument("broker", metavar="BROKER"), broker_options)
 
 
@@ -58,7 +58,7 @@ def admin_requests(
     tls_cert: Path | None,
     tls_key: Path | None,
 ) -> "AdminRequests":
-    """Return requests to a broker; raises `InvalidOptionError`. A file with a token comes before the environment."""
+    """Return requests to a broker; raises `InvalidOptionError`. A token file takes precedence over the environment."""
     # This imports ssl and fsspec, which --help does not need.
     from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests, tls_context
 
@@ -66,7 +66,7 @@ def admin_requests(
 
 
 def token_of(token: str | None, token_file: Path | None) -> str | None:
-    """Return the token; raises `InvalidOptionError`. A file with one comes before the environment."""
+    """Return the token; raises `InvalidOptionError`. A token file takes precedence over the environment."""
     return token if token_file is None else _token_in(token_file)
 
 

@@ -1,4 +1,4 @@
-"""Signals that end a command: SIGTERM, SIGHUP and Ctrl-C."""
+"""Signals that stop a command: SIGTERM, SIGHUP and Ctrl-C."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 @contextmanager
 def at_end_signals(end: Callable[[], object]) -> Iterator[None]:
-    """Call something at SIGTERM, SIGHUP and Ctrl-C, in the main thread, where it may raise; the same signal once more ends at once."""
+    """Call ``end`` in the main thread at SIGTERM, SIGHUP and Ctrl-C; it may raise. The same signal again stops the process at once."""
 
     def handle(number: int, _: "FrameType | None") -> None:
         signal.signal(number, before[number])
         end()
 
-    # What is started with nohup goes on without a terminal.
+    # A process started with nohup continues without a terminal.
     ends = [one for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) if signal.getsignal(one) != signal.SIG_IGN]
     before = {int(number): signal.getsignal(number) for number in ends}
     for number in ends:

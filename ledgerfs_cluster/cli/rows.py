@@ -1,4 +1,4 @@
-"""Rows that a command prints, as a table or as JSON."""
+"""Print rows as a table or as JSON."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -7,13 +7,13 @@ from ledgerfs.cli.output import print_json, show, table
 from ledgerfs.display import printable
 
 Columns = Mapping[str, Callable[[Any], str]]
-"""{title of a column: the text of a row}."""
+"""{title of a column: function that returns a row's text}."""
 count = "{:,}".format
-"""A number as a table has it."""
+"""Format a number for a table."""
 
 
 def cell(name: str, text: Callable[[Any], str] = str) -> Callable[[Mapping[str, Any]], str]:
-    """Return what makes the text of a row's value, which is a dash for None."""
+    """Return a function that formats a row's value; None becomes a dash."""
     return lambda row: "-" if row[name] is None else printable(text(row[name]))
 
 
@@ -25,7 +25,7 @@ def print_rows(
     as_json: bool,
     json_of: Callable[[Any], Any] = lambda row: row,
 ) -> None:
-    """Print rows as JSON, or as a table if there are any; ``right`` are the titles of columns with numbers."""
+    """Print rows as JSON, or as a table unless empty; ``right`` are the titles of right-aligned columns (numbers)."""
     if as_json:
         print_json([json_of(one) for one in rows])
     elif rows:

@@ -1,4 +1,4 @@
-"""``ledgerfs schemas save``: the schemas of all topics, from a living cluster to the place beside the bucket."""
+"""``ledgerfs schemas save``: save the schemas of all topics from a live cluster beside the bucket."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -39,13 +39,13 @@ def save(
     """Save schemas from a broker or a live cluster.
 
     Saves every version of the schemas of a bucket's topics. BROKER is the address of its web service (http://host:8080,
-    https://host:8443), or a live cluster (pulsar+zk://host:port,…), which also has versions that were deleted, except by force.
+    https://host:8443), or a live cluster (pulsar+zk://host:port,…), which also has deleted versions, except those deleted by force.
     Without BUCKET the schemas of all topics are saved at --to; options -o are then the cluster's.
 
     Saved versions stay: run the command again and again. Save the schemas of each cluster in a place of its own. Versions that the
     cluster deleted before cannot be saved.
 
-    Exit code 1: the schemas of some topics could not be saved. They are named, the others are saved.
+    Exit code 1: the schemas of some topics could not be saved. They are listed; the others are saved.
 
     \b
     Examples:
@@ -84,7 +84,7 @@ def save(
 
 
 def _cluster(context: click.Context, broker: str, bucket: "Bucket | None") -> "Bucket | None":
-    """Return the living cluster that is named in a broker's place; None for a broker."""
+    """Return the live cluster if BROKER names one; None for a broker."""
     if not broker.startswith(_OF_A_CLUSTER):
         return None
     if bucket is None:
@@ -96,7 +96,7 @@ def _cluster(context: click.Context, broker: str, bucket: "Bucket | None") -> "B
 
 
 def _names(bucket: "Bucket", topics: tuple[str, ...]) -> list[str]:
-    """Return the topics, each once: partitions have the schemas of the whole."""
+    """Return the topics, each once: partitions share the schemas of the whole topic."""
     from ledgerfs.errors import InvalidNameError
     from ledgerfs.formats.topic_names import schema_owner
 

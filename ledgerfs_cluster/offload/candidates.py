@@ -1,4 +1,4 @@
-"""Which ledgers of a topic can be offloaded, by its list and by BookKeeper as they are now."""
+"""Select the ledgers of a topic that can be offloaded, by current metadata of the topic and of BookKeeper."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ from ledgerfs_cluster.zookeeper.nodes import NodeReader
 
 
 def not_offloaded(topic: str, ledger_id: int, reason: str, error: LedgerfsError | None = None) -> Outcome:
-    """Return why a ledger was not offloaded."""
+    """Return the outcome for a ledger that was not offloaded, with the reason."""
     status = Status.SKIPPED if error is None else Status.FAILED
     return Outcome(status, "offload refused", topic, reason, (ledger_id,), error=error)
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A topic's list, with at least one ledger, as it was read."""
+    """A topic's ledger list with at least one ledger, as it was read."""
 
     node: Node
     info: ManagedLedgerInfo
@@ -36,18 +36,18 @@ class Listed:
 
     @property
     def last(self) -> int:
-        """The greatest id, which a broker that loads the topic makes anew."""
+        """The greatest id; a broker that loads the topic replaces this ledger by a new one."""
         return self.info.ledgers[-1].ledger_id
 
     def ledger(self, ledger_id: int) -> LedgerInfo | None:
-        """Return the line of a ledger; None if there is none."""
+        """Return a ledger's metadata in the list; None if it is not listed."""
         return next((one for one in self.info.ledgers if one.ledger_id == ledger_id), None)
 
 
 def listed_now(nodes: NodeReader, managed_ledger: str) -> Listed:
-    """Return a topic's list.
+    """Return a topic's ledger list.
 
-    Raises `ObjectNotFoundError` without one, `StaleObjectError` for an empty one, `CorruptMetadataError`, and the errors of ZooKeeper.
+    Raises `ObjectNotFoundError` if there is none, `StaleObjectError` if it is empty, `CorruptMetadataError`, and the errors of ZooKeeper.
     """
     node = nodes.get(managed_ledger_path(managed_ledger))
     info = parse_managed_ledger_info(node.data, key=node.path)
@@ -57,7 +57,7 @@ def listed_now(nodes: NodeReader, managed_ledger: str) -> Listed:
 
 
 def listed_or_none(nodes: NodeReader, managed_ledger: str) -> Listed | None:
-    """Return a topic's list; None if there is none, or an empty one."""
+    """Return a topic's ledger list; None if it is missing or empty."""
     try:
         return listed_now(nodes, managed_ledger)
     except (ObjectNotFoundError, StaleObjectError):
@@ -65,9 +65,9 @@ def listed_or_none(nodes: NodeReader, managed_ledger: str) -> Listed | None:
 
 
 def candidate(listed: Listed, ledger_id: int, find: Callable[[int], StoredLedger]) -> StoredLedger | Outcome:
-    """Return a ledger as BookKeeper has it if it can be offloaded; else that it is offloaded, or why it cannot be.
+    """Return a ledger's BookKeeper metadata if it can be offloaded; else an outcome: already offloaded, or the reason.
 
-    ``find`` returns a ledger of BookKeeper, or raises `ObjectNotFoundError`, and other errors, which are raised.
+    ``find`` returns a ledger of BookKeeper, or raises `ObjectNotFoundError`; its other errors pass through.
     """
     info = listed.ledger(ledger_id)
     if info is None:
@@ -87,7 +87,7 @@ def candidate(listed: Listed, ledger_id: int, find: Callable[[int], StoredLedger
 
 
 def why_not_readable(listed: tuple[int, int], entries: int, length: int, *, is_closed: bool) -> str | None:
-    """Return why a ledger of BookKeeper is not copied for a list, which tells entries and bytes; None if it can be."""
+    """Return why a BookKeeper ledger does not match the list's (entries, bytes), or is not closed; None if it can be copied."""
     if not is_closed:
         return "it is not closed in BookKeeper: a writer may live"
     if not entries:

@@ -1,7 +1,7 @@
-"""Removing what an attempt to offload left in a bucket.
+"""Remove the objects of a failed attempt to offload.
 
-The objects are looked for twice, some time apart, since a request that was on its way when its process died may still arrive; the note goes
-with the second time.
+Objects are deleted twice, some time apart: a request that was under way when its process died may still arrive. The second deletion also
+removes the record.
 """
 
 from collections.abc import Callable
@@ -19,14 +19,14 @@ Remove = Callable[[Bucket, JournalRecord], None]
 def clean(  # noqa: PLR0917  (what is cleaned, when, and how)
     lock: ClusterLock, bucket: Bucket, attempt: JournalRecord, now_ms: int, noted_ms: int, remove: Remove | None = None
 ) -> bool:
-    """Delete the objects of an attempt that no list names; return whether its record is gone, too.
+    """Delete the objects of an attempt, unless the ledger list references them; return whether its record is removed, too.
 
-    The record is set first: a process that would complete the attempt drops it at the version at which it was made, and cannot any more.
-    ``remove`` deletes the objects, `remove_objects` unless given. The attempt may have been read of a server that is behind, and be
-    complete; then this fails, and nothing is deleted.
+    Sets the record first: a process that would complete the attempt drops the record at its original version, so its commit then fails.
+    ``remove`` deletes the objects (default `remove_objects`). If the attempt was read from a server that is behind, it may be complete;
+    then this raises, and deletes nothing.
 
-    Raises `ChangedMeanwhileError` for an attempt that has ended or was changed since it was read, `StaleObjectError` for one whose topic's
-    list names it, and the errors of the store and of ZooKeeper.
+    Raises `ChangedMeanwhileError` if the attempt has ended or changed since it was read, `StaleObjectError` if the topic's ledger list
+    references it, and the errors of the store and of ZooKeeper.
     """
     is_first = not attempt.due_ms
     if is_first:
@@ -47,7 +47,7 @@ def clean(  # noqa: PLR0917  (what is cleaned, when, and how)
 
 
 def remove_objects(bucket: Bucket, attempt: JournalRecord) -> None:
-    """Delete the index, then the data object, then what was uploaded of them; what is not there is no error."""
+    """Delete the index, the data object, and unfinished uploads of both; missing ones are no error."""
     writes = bucket.raw_store.writes
     keys = (attempt.key.index_key, attempt.key.data_key)
     try:

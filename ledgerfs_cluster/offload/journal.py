@@ -1,8 +1,8 @@
-"""The journal of work on a cluster, in its own ZooKeeper: attempts to offload, and what is marked to be deleted.
+"""The journal of work on a cluster, in its own ZooKeeper: attempts to offload, and marks for deletion.
 
-Each record is a node of its own. An attempt is noted before the first byte is uploaded, and its record goes with the commit that sets the
-list: one that is there names objects of a process that failed, or that goes on without the lock and cannot commit. What is marked has a
-record for as long as its grace; the record goes with what is deleted. So a crash at any step leaves a record to continue from.
+Each record is a node. The record of an attempt is written before the first byte is uploaded, and removed by the commit that sets the ledger
+list: an existing record names objects of a process that failed, or that lost the lock and cannot commit. A mark lasts for its grace period;
+it is removed after the deletion. So a crash at any step leaves a record to resume from.
 """
 
 import json
@@ -30,14 +30,14 @@ from ledgerfs_cluster.zookeeper.node import Node
 from ledgerfs_cluster.zookeeper.nodes import NodeReader
 
 ROOT = "/ledgerfs/lifecycle/journal"
-"""The node whose children are the records, below the chroot of the cluster."""
+"""Parent node of all records, below the cluster's chroot."""
 MOST_MARKED = 5_000
-"""Records of what is to be deleted at a time: a cluster with more orphans marks the others once these are deleted."""
+"""Maximum number of marks at a time: a cluster with more orphans marks the others after these are deleted."""
 MOST_BYTES = 65_536
-"""Of a record."""
+"""Maximum size of a record."""
 AGAIN_MS = 600_000
-"""After the objects of an attempt are deleted they are looked for again: a request of a process that died may arrive later. No store lets
-one wait for longer."""
+"""Time between the two deletions of an attempt's objects, since a request of a dead process may arrive later. Stores keep requests for
+less than this."""
 
 _AT_ONCE = 100
 _MOST_TEXT = 4096
@@ -49,14 +49,14 @@ _NUMBERS = {"ledger_version": (-1, _INT), "size": (0, _LONG), "noted_ms": (0, _L
 
 
 class RecordKind(Enum):
-    """What a record is about; the value is the word in node names, JSON and tables."""
+    """Subject of a record; the value is the word in node names, JSON and tables."""
 
     ATTEMPT = "attempt"
-    """An attempt to offload a ledger, which no list names before it is complete."""
+    """An attempt to offload a ledger; the ledger list does not contain it before it is complete."""
     ORPHAN = "orphan"
-    """A ledger in BookKeeper that nothing names: marked to be deleted."""
+    """A ledger in BookKeeper without an owner, marked for deletion."""
     OBJECTS = "objects"
-    """The objects of an offload that no list names: marked to be deleted."""
+    """The objects of an offload that no ledger list references, marked for deletion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +66,23 @@ class JournalRecord:
     Attributes
     ----------
     kind, ledger_id
-        What it is about.
+        Subject of the record.
     managed_ledger
         The topic; None if it is not known.
     uuid, bucket
-        Of the offload, and the URL of its bucket; None for a ledger in BookKeeper.
+        Of the offload, and its bucket's URL; None for a ledger in BookKeeper.
     reason
-        Why it is to be deleted, in one sentence.
+        Why it is deleted, in one sentence.
     ledger_version
-        Of the ledger's own node when it was marked; -1 for none.
+        Version of the ledger's own node when it was marked; -1 for none.
     size
-        Bytes that are freed.
+        Bytes that the deletion frees.
     noted_ms
-        When it was written, ms since 1970 UTC.
+        Time of writing, ms since 1970 UTC.
     due_ms
-        From when on it may be deleted. Of an attempt 0 until its objects were deleted once, and then when they are looked for again.
+        Earliest time of deletion. For an attempt: 0 until the first deletion of its objects, then the time of the second.
     version
-        Of the record's own node, which is no part of its data.
+        Version of the record's own node; not stored in its data.
 
     """
 
@@ -102,7 +102,7 @@ class JournalRecord:
     def attempt(
         cls, managed_ledger: str, ledger_id: int, bucket: str, now_ms: int, uuid: str | None = None
     ) -> "JournalRecord":
-        """Return the record of an attempt to offload; of a new one without ``uuid``."""
+        """Return the record of an attempt to offload; of a new attempt without ``uuid``."""
         return cls(
             *(RecordKind.ATTEMPT, ledger_id, managed_ledger, uuid or str(uuid4()), bucket, "an attempt to offload"),
             noted_ms=now_ms,
@@ -110,36 +110,36 @@ class JournalRecord:
 
     @property
     def is_marked(self) -> bool:
-        """Whether it is about what is to be deleted."""
+        """Whether it marks something for deletion."""
         return self.kind is not RecordKind.ATTEMPT
 
     @property
     def key(self) -> LedgerKey:
-        """The names of the objects of an offload."""
+        """The object names of an offload."""
         if self.uuid is None:
             raise ValueError(f"{self.name} has no objects")
         return LedgerKey(self.uuid, self.ledger_id, is_index=False)
 
     @property
     def name(self) -> str:
-        """The name of its node: ``<kind>-<ledgerId>``, with ``-<uuid>`` behind it if there is one."""
+        """The name of its node: ``<kind>-<ledgerId>`` or ``<kind>-<ledgerId>-<uuid>``."""
         return f"{self.kind.value}-{self.ledger_id}" + ("" if self.uuid is None else f"-{self.uuid}")
 
     @property
     def path(self) -> str:
-        """The path of its node, below the chroot of the cluster."""
+        """The path of its node, below the cluster's chroot."""
         return f"{ROOT}/{self.name}"
 
     def made(self) -> MakeNode:
-        """Return the change that writes it."""
+        """Return the operation that writes it."""
         return MakeNode(self.path, self.build())
 
     def dropped(self) -> DropNode:
-        """Return the change that removes it, as it was read."""
+        """Return the operation that removes it, at the version that was read."""
         return DropNode(self.path, self.version)
 
     def build(self) -> bytes:
-        """Return the data of its node: JSON, one key an attribute; raises `InvalidOptionError` for what could not be read again."""
+        """Return its node's data: JSON, one key per attribute; raises `InvalidOptionError` for a record that cannot be parsed again."""
         told = {name: getattr(self, name) for name in self.__slots__ if name != "version"}
         data = json.dumps({**told, "kind": self.kind.value}).encode()
         try:
@@ -156,9 +156,9 @@ class Journal:
     Attributes
     ----------
     records
-        In the order of their nodes' names.
+        In the order of node names.
     unreadable
-        {path: reason} of nodes that are damaged, or may not be read.
+        {path: reason} of nodes that are damaged or not readable.
 
     """
 
@@ -167,17 +167,17 @@ class Journal:
 
     @property
     def marked(self) -> tuple[JournalRecord, ...]:
-        """Those of what is to be deleted."""
+        """The marks for deletion."""
         return tuple(one for one in self.records if one.is_marked)
 
     @property
     def attempts(self) -> tuple[JournalRecord, ...]:
-        """Those of attempts to offload."""
+        """The attempts to offload."""
         return tuple(one for one in self.records if not one.is_marked)
 
 
 def parse_record_name(name: str) -> tuple[RecordKind, int, str | None]:
-    """Return kind, ledger and uuid of the name of a node; raises `CorruptMetadataError` for any other name."""
+    """Return kind, ledger and uuid from a node's name; raises `CorruptMetadataError` for an invalid name."""
     kind, _, rest = name.partition("-")
     ledger, has_uuid, uuid = rest.partition("-")
     kinds = {one.value: one for one in RecordKind}
@@ -188,10 +188,10 @@ def parse_record_name(name: str) -> tuple[RecordKind, int, str | None]:
 
 
 def parse_record(node: Node) -> JournalRecord:
-    """Parse the node of a record; keys that are not known are ignored.
+    """Parse the node of a record; ignores unknown keys.
 
-    Its times are not before those at which ZooKeeper made and set the node: the clock of the writer may have been behind. Raises
-    `CorruptMetadataError` for anything else than a whole record, and for one of another node.
+    Moves its times to those of the node's creation and last change if these are later: the writer's clock may have been behind. Raises
+    `CorruptMetadataError` for an incomplete record, and for one that belongs to another node.
     """
     found = _parse(node.data, node.path)
     late_ms = max(0, node.created_ms - found.noted_ms)
@@ -202,9 +202,9 @@ def parse_record(node: Node) -> JournalRecord:
 
 
 def read_journal(nodes: NodeReader) -> Journal:
-    """Read all records; those that cannot be parsed, or may not be read, are named.
+    """Read all records; those that are damaged or not readable are in ``unreadable``.
 
-    Raises `AccessDeniedError` for a folder that may not be listed, and `StoreUnreachableError`.
+    Raises `AccessDeniedError` if the folder cannot be listed, and `StoreUnreachableError`.
     """
     records: list[JournalRecord] = []
     unreadable: dict[str, str] = {}
@@ -225,21 +225,21 @@ def read_journal(nodes: NodeReader) -> Journal:
 
 
 def mark(lock: ClusterLock, records: Iterable[JournalRecord]) -> None:
-    """Write new records; raises `ChangedMeanwhileError` for one that is there."""
+    """Write new records; raises `ChangedMeanwhileError` for one that exists."""
     _commit_all(lock, [one.made() for one in records])
 
 
 def drop(lock: ClusterLock, records: Iterable[JournalRecord]) -> None:
-    """Remove records that are as they were read; raises `ChangedMeanwhileError` for one that is not."""
+    """Remove records at the versions that were read; raises `ChangedMeanwhileError` for one that changed."""
     _commit_all(lock, [one.dropped() for one in records])
 
 
 def undo(lock: ClusterLock, name: str) -> JournalRecord | None:
-    """Take back what is marked, by the name of its node, and return it; None for a record that could not be read, and is dropped.
+    """Remove a mark by the name of its node, and return it; None for a damaged record, which is dropped.
 
-    Nothing continues from a record that cannot be read, and nothing depends on it: what it was about is looked for again.
+    A damaged record can be dropped: nothing depends on it, and a later iteration finds its ledger or objects again.
 
-    Raises `NotFoundError` for one that is not there, and `RefusedLedgerError` for an attempt.
+    Raises `NotFoundError` for one that does not exist, and `RefusedLedgerError` for an attempt.
     """
     parse_record_name(name)
     node = lock.node(f"{ROOT}/{name}")
@@ -248,7 +248,7 @@ def undo(lock: ClusterLock, name: str) -> JournalRecord | None:
     try:
         found = parse_record(node)
     except CorruptMetadataError:
-        # At the version that could not be read: one that was put there meanwhile stays.
+        # Drop only the damaged version: a record that was written meanwhile stays.
         lock.commit([DropNode(node.path, node.version)])
         return None
     if not found.is_marked:
@@ -279,7 +279,7 @@ def _parse(data: bytes, key: str) -> JournalRecord:
     values: dict[str, Any] = {name: told.get(name) for name in (*_TEXTS, *_NUMBERS)}
     found = JournalRecord(kind, ledger_id, uuid=uuid, **values)
     if (told.get("kind"), told.get("ledger_id"), told.get("uuid")) != (kind.value, ledger_id, uuid):
-        # What is deleted by a record is what its name says.
+        # The name decides about the object to delete.
         raise CorruptMetadataError("the record is about something else than its name says", key=key)
     if (kind is RecordKind.ORPHAN) is not (uuid is None) or (uuid is None) is not (found.bucket is None):
         raise CorruptMetadataError(f"a record of kind {kind.value} with uuid {uuid} in {found.bucket}", key=key)

@@ -1,6 +1,6 @@
 """`LedgerOffloader`: the three methods of PIP-17's interface, over any bucket that ledgerfs opens.
 
-The caller does what Pulsar's managed ledger does: it chooses and notes the uuid of each attempt, and deletes what a failed attempt left.
+The caller does the managed ledger's part: it chooses and records the uuid of each attempt, and deletes the objects of failed attempts.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class NullLedgerOffloader:
-    """The default if no offloader is configured: every method refuses, as PIP-17 asks. Implementations inherit its interface."""
+    """The default without a configured offloader: every method refuses, as PIP-17 requires. Implementations inherit its interface."""
 
     def offload(
         self,
@@ -32,15 +32,15 @@ class NullLedgerOffloader:
         uuid: str,  # noqa: ARG002
         extra_metadata: Mapping[str, str] | None = None,  # noqa: ARG002
     ) -> "WrittenLedger":
-        """Copy a sealed ledger to long-term storage under the uuid of this attempt."""
+        """Copy a sealed ledger to long-term storage under the attempt's uuid."""
         raise _no_offloader()
 
     def read_offloaded(self, ledger_id: int, uuid: str) -> LedgerReader:  # noqa: ARG002
-        """Return a reader of the ledger that the attempt of this uuid offloaded."""
+        """Return a reader of the ledger that was offloaded with this uuid."""
         raise _no_offloader()
 
     def delete_offloaded(self, ledger_id: int, uuid: str) -> None:  # noqa: ARG002
-        """Delete what the attempt of this uuid wrote, whole or not."""
+        """Delete the objects of the attempt with this uuid, whole or not."""
         raise _no_offloader()
 
 
@@ -51,7 +51,7 @@ class LedgerEntries:
     Attributes
     ----------
     entries
-        Entries in order from id 0 on: a file of records (path or bytes), or batches of entries.
+        Entries in order from id 0: a file of records (path or bytes), or batches of entries.
     metadata
         None if not known; ``extra_metadata`` must then name the managed ledger.
 
@@ -68,7 +68,7 @@ class LedgerOffloader(NullLedgerOffloader):
     Parameters
     ----------
     bucket
-        The bucket that ledgers are offloaded to.
+        The target of the offloads.
     block_size
         Bytes of a block; None for `DEFAULT_BLOCK_SIZE` (64 MiB).
     """
@@ -89,9 +89,9 @@ class LedgerOffloader(NullLedgerOffloader):
         source
             A ledger of a bucket (``bucket.ledger(26)``), or `LedgerEntries`.
         uuid
-            Of this attempt: fresh, and noted by the caller before, so that objects that a crash leaves can be deleted.
+            Of this attempt: fresh, and recorded by the caller before, so that objects can be deleted after a crash.
         extra_metadata
-            Becomes user metadata of both objects, with its keys in lower case. ``ManagedLedgerName`` names the topic as Pulsar does
+            Becomes user metadata of both objects, with its keys in lower case. ``ManagedLedgerName`` is the topic in Pulsar's form
             (``tenant/namespace/persistent/<topic, URL-encoded>``); without it the source's own name is kept.
 
         Raises
@@ -104,7 +104,7 @@ class LedgerOffloader(NullLedgerOffloader):
             The store failed; there is no such ledger, except perhaps with `UncertainWriteError`.
 
         """
-        # These import numba, which reading and deleting do not need.
+        # Imported here: numba, which reading and deleting do not need.
         from ledgerfs.layouts.pulsar_blob.new_ledger import completed_user_metadata
         from ledgerfs.writing.sources import OffloadedLedger
         from ledgerfs.writing.write import Wanted, write_ledger
@@ -125,7 +125,7 @@ class LedgerOffloader(NullLedgerOffloader):
     def read_offloaded(self, ledger_id: int, uuid: str) -> LedgerReader:
         """Return a reader of one attempt's ledger.
 
-        Raises `NotFoundError` if there is no such ledger, or no index of it, and `MissingLedgerError` if its data object is gone.
+        Raises `NotFoundError` if the ledger or its index does not exist, and `MissingLedgerError` if its data object is missing.
         """
         try:
             return self._bucket.ledger(ledger_id, uuid=_uuid(uuid))

@@ -1,4 +1,4 @@
-"""The bytes that the node of a managed ledger gets: compressed as they were before, and never more than a ZooKeeper takes."""
+"""The bytes of a managed ledger's node: compressed as they were before, and never more than ZooKeeper accepts."""
 
 from collections.abc import Iterable
 
@@ -10,18 +10,18 @@ from ledgerfs_cluster.formats.managed_ledgers.stored_values import compressed
 from ledgerfs_cluster.zookeeper.changes import MakeNode, Operation, SetNode
 
 MOST_BYTES = 1_000_000
-"""A server takes 1 MiB at once (``jute.maxbuffer``), with all else that belongs to the same commit."""
+"""A server accepts 1 MiB in a packet (``jute.maxbuffer``), which includes the other operations of the same commit."""
 _MOST_WITH_ALL = 1_040_000
 _MORE_BYTES = 256
-"""Of a change besides its path and data: the chroot, and numbers."""
+"""Size of an operation besides its path and data: the chroot, and numbers."""
 FULL = f"its list of ledgers has no room for another offload: a ZooKeeper takes {MOST_BYTES:,} bytes"
 
 
 def stored(edited: EditedList, *, key: str) -> bytes:
     """Return the value of the node ``key``.
 
-    Brokers take a value that is not compressed for one that is, and the reverse, whatever they are configured to write. A list that was
-    compressed stays so, for plain it may have more bytes than ZooKeeper takes. Raises `ListFullError` for more than `MOST_BYTES`.
+    Brokers read both compressed and plain values, whatever they are configured to write. A compressed list stays compressed, as the plain
+    form may exceed ZooKeeper's limit. Raises `ListFullError` above `MOST_BYTES`.
     """
     if edited.codec == Compression.NONE:
         data, how = edited.plain, "without compression; brokers compress it with managedLedgerInfoCompressionType"
@@ -35,6 +35,6 @@ def stored(edited: EditedList, *, key: str) -> bytes:
 
 
 def fits(changes: Iterable[Operation]) -> bool:
-    """Whether a server takes all changes of one commit at once."""
+    """Return whether all operations fit into one commit."""
     sizes = (len(one.path) + (len(one.data) if isinstance(one, MakeNode | SetNode) else 0) for one in changes)
     return sum(size + _MORE_BYTES for size in sizes) <= _MOST_WITH_ALL

@@ -1,4 +1,4 @@
-"""`ManagedLedger`: PIP-17's interface of one topic of a living cluster, without its broker."""
+"""`ManagedLedger`: PIP-17's interface for one topic of a live cluster, without its broker."""
 
 import warnings
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class ManagedLedger:
-    """One topic, whose ledgers are offloaded up to a position.
+    """One topic; offloads its ledgers up to a position.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class ManagedLedger:
         storage_options: Mapping[str, Any] | None = None,
         cluster_options: Mapping[str, Any] | None = None,
     ) -> Self:
-        """Take the lock of a cluster, to offload a topic of it into a bucket; `close`, or ``with``, gives it back.
+        """Take the lock of a cluster to offload one of its topics into a bucket; `close` or ``with`` releases it.
 
         Parameters
         ----------
@@ -76,8 +76,8 @@ class ManagedLedger:
         bucket
             The URL of the bucket.
         driver, name, region, endpoint
-            As a broker notes them of an offload, and finds it by; ``driver`` is that of the URL's store, ``aws-s3`` of a folder, and
-            ``name`` the bucket of the URL unless told.
+            Values that a broker records in an offload and finds it by; by default the driver of the URL's store (``aws-s3`` for a folder)
+            and the URL's bucket.
         block_size
             Bytes.
         storage_options, cluster_options
@@ -88,7 +88,7 @@ class ManagedLedger:
         LockHeldError
             Another process changes the cluster.
         UnusableUrlError, InvalidOptionError, StoreUnreachableError
-            No such cluster or bucket, or none that answers.
+            The cluster or bucket does not exist, or does not answer.
 
         """
         # These import kazoo, numba and fsspec.
@@ -127,7 +127,7 @@ class ManagedLedger:
         return made
 
     def close(self) -> None:
-        """Give the lock back, if `open` took it."""
+        """Release the lock, if `open` took it."""
         self._closing.close()
 
     def __enter__(self) -> Self:
@@ -139,18 +139,18 @@ class ManagedLedger:
         self.close()
 
     def offload_prefix(self, position: Position | tuple[int, int]) -> Position:
-        """Offload all ledgers before that of a position, and return the first position that is not offloaded.
+        """Offload all ledgers before a position's ledger, and return the first position that is not offloaded.
 
-        As PIP-17's ``asyncOffloadPrefix``: a ledger is offloaded whole, so the one that has the position stays; the last ledger of a topic
-        always does. Ledgers that are offloaded already are left alone. What is left for somebody is an `OffloadRemarkWarning`: objects of a
-        broker's failed attempt in a bucket that is not this one, or a broker that has taken the topic meanwhile.
+        Like PIP-17's ``asyncOffloadPrefix``: ledgers are offloaded whole, so the position's own ledger stays, and so does the topic's last
+        one. Skips ledgers that are offloaded already. Issues an `OffloadRemarkWarning` for work that an operator must finish: objects of a
+        broker's failed attempt in another bucket, or a broker that has loaded the topic meanwhile.
 
         Raises
         ------
         EntryRangeError
-            A position that the topic does not have.
+            The topic does not have this position.
         RefusedLedgerError
-            A broker has the topic, or a ledger could not be offloaded; those before it are.
+            A broker has the topic, or a ledger could not be offloaded; the ledgers before it are.
 
         """
         wanted = Position(*position)
@@ -190,9 +190,9 @@ class ManagedLedger:
 
 
 def first_not_offloaded(info: ManagedLedgerInfo) -> Position:
-    """Return where the first ledger with entries begins that is not offloaded: at the latest that of the last one, which never is.
+    """Return the start of the first non-empty ledger that is not offloaded: at the latest the last ledger, which never is.
 
-    Of a topic without ledgers it is (-1, -1).
+    (-1, -1) for a topic without ledgers.
     """
     for one in info.ledgers[:-1]:
         if not one.is_offloaded and one.entries:

@@ -1,4 +1,4 @@
-"""Copying an object within its bucket: by the store itself where it can, otherwise through this process."""
+"""Copy an object within its bucket: by the store itself if possible, otherwise through this process."""
 
 from collections.abc import Mapping
 
@@ -12,10 +12,10 @@ _PIECE = 8 << 20
 def copy_object(
     store: RawStore, source: ObjectStat, key: str, metadata: Mapping[str, str], part_size: int
 ) -> ObjectStat:
-    """Write an object that has the bytes of another one and user metadata of its own, in parts of ``part_size`` bytes.
+    """Copy an object in parts of ``part_size`` bytes, with its own user metadata.
 
-    Raises `ObjectExistsError` if there is another object with the key, `StaleObjectError` if the source is not of this version any more,
-    and the errors of the store; there is no such object then, except after `UncertainWriteError`.
+    Raises `ObjectExistsError` if another object has the key, `StaleObjectError` if the source's version has changed, and the errors of the
+    store; the copy does not exist then, except after `UncertainWriteError`.
     """
     upload = store.writes.begin_upload(key, metadata, part_size)
     try:

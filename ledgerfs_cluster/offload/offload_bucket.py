@@ -1,4 +1,4 @@
-"""A bucket that the ledgers of a cluster are offloaded to: where this program finds it, and what brokers note of it."""
+"""A bucket that the ledgers of a cluster are offloaded to: its URL, and the values that brokers record."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,11 +17,11 @@ class OffloadBucket:
     Attributes
     ----------
     name
-        In the policy file; "" without one.
+        Name in the policy file; "" without one.
     url
-        Where it is, such as ``s3://tier``.
+        Its URL, such as ``s3://tier``.
     driver, bucket, region, endpoint
-        As a broker notes them of an offload, and finds its objects by them.
+        Values that a broker records in an offload and finds its objects by.
     block_size
         Bytes of a block of the data object.
     options
@@ -49,16 +49,16 @@ class OffloadBucket:
         return {**told, **self.options}
 
     def context(self, uuid: str, now_ms: int) -> OffloadContext:
-        """Return the context of an offload to it that is complete."""
+        """Return the context of a complete offload to this bucket."""
         driver = driver_of_bucket(self.driver, self.bucket, self.region, self.endpoint)
         return OffloadContext(uuid, True, False, now_ms, driver.name, driver.properties)
 
     def is_meant(self, driver: str | None, bucket: str | None, endpoint: str | None) -> bool:
-        """Whether a policy or an offload that names these is about this bucket; None where it does not name one."""
+        """Return whether the values of a policy or an offload mean this bucket; a driver or endpoint of None matches any."""
         is_driver = driver is None or driver.lower() == self.driver.lower()
         return is_driver and bucket == self.bucket and endpoint in {None, self.endpoint}
 
     def url_of(self, context: OffloadContext) -> str | None:
-        """Return the bucket's URL if the objects of an offload are in it, by what was noted; None if they are elsewhere."""
+        """Return the bucket's URL if an offload's recorded values mean this bucket; None if they mean another."""
         endpoint = context.get("serviceEndpoint") or ""
         return self.url if self.is_meant(context.driver, context.get("bucket"), endpoint) else None

@@ -1,7 +1,7 @@
-"""What a broker notes of an offload and of its objects, so that any broker of the cluster accepts them (PIP-17's driver metadata).
+"""Driver metadata of an offload and its objects, so that any broker of the cluster accepts them (PIP-17).
 
-A broker reads the bucket from the ledger's own note; region, endpoint and credentials are those of its configuration, which has to reach
-the same bucket. A filesystem's broker does not even read the path.
+A broker reads the bucket from the ledger's own metadata; region, endpoint and credentials come from its configuration, which has to reach
+the same bucket. With the filesystem driver a broker does not even read the path.
 """
 
 from dataclasses import dataclass
@@ -18,29 +18,29 @@ _CONSTANTS = {
     "azureblob": "AZURE_BLOB",
     "aliyun-oss": "ALIYUN_OSS",
 }
-"""{driver: the name of it that Pulsar notes (``JCloudBlobStoreProvider``)}."""
+"""{driver: its name in Pulsar's object metadata (``JCloudBlobStoreProvider``)}."""
 _DRIVERS = {
     **dict.fromkeys(("s3", "s3a"), ("aws-s3", "S3", "aliyun-oss")),
     **dict.fromkeys(("gs", "gcs"), ("google-cloud-storage",)),
     **dict.fromkeys(("abfs", "abfss", "az"), ("azureblob",)),
     "oss": ("aliyun-oss",),
 }
-"""{protocol of an object store's URL: brokers' drivers for it, the one that is meant first}."""
+"""{protocol of an object store's URL: brokers' drivers for it, the default first}."""
 
 
 def folder_in_bucket(url: str) -> str:
-    """Return the folder that a URL names in the bucket of an object store, "" for none; brokers' drivers know buckets only."""
+    """Return the folder of a URL within an object store's bucket, "" for none; brokers' drivers accept buckets only."""
     protocol, _, rest = url.partition("://")
     return rest.strip("/").partition("/")[2] if protocol in _DRIVERS else ""
 
 
 def driver_for(url: str) -> str:
-    """Return the driver with which brokers offload to a bucket, unless it is told; ``aws-s3`` for what is no object store."""
+    """Return the default driver for a bucket; ``aws-s3`` for anything other than an object store."""
     return _DRIVERS.get(url.partition("://")[0], ("aws-s3",))[0]
 
 
 def bucket_in(url: str) -> str:
-    """Return the name of the bucket of a URL, which is the last part of a folder's path; "" if it has none."""
+    """Return the bucket's name in a URL, for a folder the last part of its path; "" without one."""
     protocol, _, rest = url.partition("://")
     if protocol in _DRIVERS:
         return rest.partition("/")[0].partition("@")[0]
@@ -48,9 +48,9 @@ def bucket_in(url: str) -> str:
 
 
 def require_place(url: str, driver: str, bucket: str, endpoint: str) -> None:
-    """Raise `InvalidOptionError` if brokers would look for objects elsewhere than in a URL that is an object store's.
+    """Raise `InvalidOptionError` if brokers would look for the objects outside of an object store's URL.
 
-    Another name, or another store's driver, is right only where brokers have an endpoint of their own: that of a gateway, say.
+    Another name, or another store's driver, is right only if brokers have their own endpoint, such as that of a gateway.
     """
     driver_of_bucket(driver, bucket, endpoint=endpoint)
     known = _DRIVERS.get(url.partition("://")[0])
@@ -66,12 +66,12 @@ def require_place(url: str, driver: str, bucket: str, endpoint: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OffloadDriver:
-    """An offloader's driver and place, as an offload context has them.
+    """Driver name and properties, as in an offload context.
 
     Attributes
     ----------
     name
-        Such as ``aws-s3``, as Pulsar spells it.
+        Pulsar's spelling, such as ``aws-s3``.
     properties
         In the order of the broker's hash map.
 
@@ -82,7 +82,7 @@ class OffloadDriver:
 
 
 def driver_of_bucket(driver: str, bucket: str, region: str = "", endpoint: str = "") -> OffloadDriver:
-    """Return what a broker notes of a bucket; region and endpoint are empty where its configuration has none.
+    """Return the driver and properties that a broker records for a bucket; region and endpoint are empty if not configured.
 
     Raises `InvalidOptionError` for an unknown driver, and without a bucket.
     """
@@ -101,13 +101,13 @@ def driver_of_bucket(driver: str, bucket: str, region: str = "", endpoint: str =
 
 
 def user_metadata(cluster: str | None) -> dict[str, str]:
-    """Return the user metadata that all objects of a cluster have.
+    """Return the user metadata that all objects of a cluster share.
 
-    The writer adds what is of one object: the managed ledger's name, its role, and which software wrote it.
+    The writer adds the managed ledger's name, the object's role, and the name of the software.
     """
     return build_user_metadata(OffloadUserMetadata(FORMAT_VERSION, cluster=cluster))
 
 
 def _spelled(driver: str) -> str | None:
-    """Return a driver's name as Pulsar spells it, which takes any case; None for an unknown one."""
+    """Return a driver's name in Pulsar's spelling (Pulsar ignores case); None for an unknown one."""
     return next((one for one in (*_CONSTANTS, FILESYSTEM) if one.lower() == driver.lower()), None)

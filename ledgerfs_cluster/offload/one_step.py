@@ -1,9 +1,9 @@
-"""Offloading ledgers of one topic without its broker, in the one step that lost nothing in any run.
+"""Offload ledgers of one topic without its broker, by a single commit of the ledger list.
 
-PIP-17 notes an attempt in the topic's list, uploads, and completes it; done by another program than the broker, that loses data: a broker
-that loads the topic in between deletes the objects of the attempt. So here the list does not know of an attempt before its objects are
-whole and were read back. Then one versioned set completes all ledgers that were copied; whatever changed the list meanwhile makes it fail,
-and it is looked at again. The note of each attempt (`ledgerfs_cluster.offload.journal`) goes in that same commit.
+PIP-17 records an attempt in the topic's ledger list, uploads, and completes it. If another program than the broker does so, data is lost: a
+broker that loads the topic in between deletes the attempt's objects. So here the list does not contain an attempt before its objects are
+whole and were read back. Then one versioned set completes all copied ledgers; any other change of the list makes it fail, and it is retried
+with the new list. The same commit removes the attempts' records (`ledgerfs_cluster.offload.journal`).
 """
 
 import time
@@ -40,18 +40,18 @@ if TYPE_CHECKING:
     from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import OffloadContext
 
 _TRIES = 20
-"""How often a set is tried of which the list was changed in between: brokers change it when ledgers begin, which takes seconds."""
+"""Tries of a set after conflicts on the list: brokers change it when ledgers begin, which takes seconds."""
 BETWEEN_SETS_S = 60.0
-"""A broker that has loaded the topic meanwhile loads it again after each set, and its clients wait."""
+"""Minimum seconds between sets: a broker that has loaded the topic meanwhile reloads it after each, and its clients wait."""
 _THREADS = 2
-"""Each has up to four blocks in memory."""
+"""Each thread has up to four blocks in memory."""
 _MORE_OF_A_LINE = 16
-"""By which the line of a ledger grows besides its context: lengths, and its size and entries."""
+"""Bytes that a ledger's metadata grows by besides its context: lengths, and its size and entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopiedLedger:
-    """A ledger that is copied into a bucket, and that no list names yet; ``stored`` is as BookKeeper had it before the copy."""
+    """A ledger that is copied into a bucket but not yet in the list; ``stored`` is its BookKeeper state before the copy."""
 
     attempt: JournalRecord
     stored: StoredLedger
@@ -65,24 +65,24 @@ class CopiedLedger:
 
 
 class OneStep:
-    """Offloads ledgers of topics that no broker has loaded: `copy` each, then `complete` those of a topic together. Safe in threads.
+    """Offloads ledgers of topics that no broker has loaded: `copy` each, then `complete` those of a topic together. Thread-safe.
 
     Parameters
     ----------
     bucket_at
         Returns the bucket of a URL, opened.
     user_metadata
-        Of all objects, besides the topic's name and role.
+        User metadata of all objects, besides the topic's name and role.
     noted_ms
-        Returns the time that is noted, of which deletions wait for a while: rather a late one, ms since 1970 UTC.
+        Returns the time to record, from which deletions count their delay: rather too late, ms since 1970 UTC.
     url_of
-        Returns the URL of the bucket that has the objects of an offload, such as a failed one of a broker; None if none is known.
+        Returns the URL of the bucket with an offload's objects, such as a broker's failed one; None if unknown.
     unload
-        Has a broker unload a topic, so that it reads the list again; None where no broker can be asked.
+        Has a broker unload a topic, so that it reads the list again; None without access to a broker.
     owner_of
-        Returns what is known of the broker that has a topic now; unless given, what ZooKeeper has.
+        Returns whether a broker owns a topic now; by default from ZooKeeper.
     pace
-        Is called with the bytes of each batch before they are sent, and when they were read back; it may wait, or end the copy.
+        Called with the bytes of each batch before it is sent, and after it was read back; it may wait, or abort the copy.
 
     """
 
@@ -107,7 +107,7 @@ class OneStep:
         self._lock = lock
         self._ledgers = ledgers
         self._unload = unload
-        # Never older than what the holder of the lock has read, or committed, before: a broker that took the topic before is seen.
+        # Never older than earlier reads and commits of the lock's holder, so that a broker that loaded the topic before is seen.
         self._owner_of = owner_of or (lambda name: owner_now(lock.newest(), name))
         self._bucket_at = bucket_at
         self._user_metadata = user_metadata
@@ -115,19 +115,19 @@ class OneStep:
         self._url_of = url_of
         self._pace = pace
         self._beginning = Lock()
-        # {uuid: its topic, and by how many bytes the list grows when it is completed}
+        # {uuid: (topic, bytes that its completion adds to the list)}
         self._in_flight: dict[str, tuple[str, int]] = {}
 
     @property
     def in_flight(self) -> frozenset[str]:
-        """The uuids of attempts that were begun here, and neither completed nor given up: whoever cleans leaves these alone."""
+        """The uuids of attempts that began here and are neither completed nor given up; cleaning must skip these."""
         return frozenset(self._in_flight.copy())
 
     def offload(self, managed_ledger: str, ledger_ids: Iterable[int], place: OffloadBucket) -> list[Outcome]:
-        """Offload ledgers of a topic, the oldest first; those that cannot be, or are already, are no error, but outcomes.
+        """Offload ledgers of a topic, the oldest first; returns outcomes, also for ledgers that cannot be or already are offloaded.
 
-        Raises `RefusedLedgerError` for a topic that may not be offloaded so, `LockLostError`, and the errors of ZooKeeper. A ledger whose
-        copy fails is an outcome, and its objects are removed; nothing of it is in the list.
+        Raises `RefusedLedgerError` if the topic must not be offloaded this way, `LockLostError`, and the errors of ZooKeeper. A failed copy
+        is an outcome; its objects are removed, and the list does not contain it.
         """
         self.require_free(managed_ledger)
         outcomes: list[Outcome] = []
@@ -153,7 +153,7 @@ class OneStep:
                     last_set = time.monotonic()
             complete()
         except LockLostError:
-            # Whose lock it is now cleans what is noted; a commit that was sent may have named the objects.
+            # The next holder of the lock cleans recorded attempts; a commit that was sent may reference the objects.
             waiting.clear()
             raise
         finally:
@@ -162,7 +162,7 @@ class OneStep:
         return outcomes
 
     def require_free(self, managed_ledger: str) -> None:
-        """Raise `RefusedLedgerError` for a topic that is not offloaded without its broker: one has it, or that is not known."""
+        """Raise `RefusedLedgerError` if a broker has the topic, if that is unknown, or if it is a broker's own topic."""
         if is_of_brokers(managed_ledger):
             raise RefusedLedgerError("brokers' own topics are not offloaded", key=managed_ledger)
         owner = self._owner_of(managed_ledger)
@@ -174,7 +174,7 @@ class OneStep:
             raise RefusedLedgerError(reason, key=managed_ledger)
 
     def copy(self, managed_ledger: str, ledger_id: int, place: OffloadBucket) -> CopiedLedger | Outcome:
-        """Copy a ledger, which no list names then; else return that it is offloaded already, or why it was not.
+        """Copy a ledger without changing the list; return the copy, or an outcome: already offloaded, or the reason for not copying.
 
         The caller completes the copy. Raises `LockLostError`, and the errors of ZooKeeper.
         """
@@ -205,24 +205,24 @@ class OneStep:
         return copied
 
     def _has_room(self, listed: Listed, copied: CopiedLedger) -> bool:
-        """Whether a topic's list has room for an attempt besides all that go on; it is in flight from then on."""
+        """Return whether a topic's list has room for this attempt besides all others in flight; if so, add it to these."""
         info, uuid = listed.ledger(copied.ledger_id), copied.attempt.key.uuid
         more = build_context(copied.place.context(uuid, copied.attempt.noted_ms)).ByteSize() + _MORE_OF_A_LINE
         if info is not None and info.context is not None:
             more = max(0, more - build_context(info.context).ByteSize())
         with self._beginning:
             others = sum(size for name, size in self._in_flight.copy().values() if name == listed.topic)
-            # Of a compressed list this is more than it takes.
+            # An upper bound for a compressed list.
             if len(listed.node.data) + others + more > MOST_BYTES:
                 return False
             self._in_flight[uuid] = listed.topic, more
         return True
 
     def _write(self, copied: CopiedLedger) -> None:
-        """Write a closed ledger as Pulsar's offloader writes it, and read all of it back.
+        """Write a closed ledger in the format of Pulsar's offloader, and read all of it back.
 
-        Raises as `ClosedLedgers.batches`, `RefusedLedgerError` for an entry that no block holds, `CorruptLedgerError` if what is read back
-        is not what was sent, and the errors of the store. What is in the bucket then is for the attempt's cleaning.
+        Raises as `ClosedLedgers.batches`, `RefusedLedgerError` for an entry that is larger than a block, `CorruptLedgerError` if the data
+        read back differ, and the errors of the store. Objects in the bucket are then left to the attempt's cleaning.
         """
         attempt, stored, sent = copied.attempt, copied.stored, RecordDigest()
         closed = stored.node.closed_at(stored.node.last_entry, stored.node.length)
@@ -241,18 +241,18 @@ class OneStep:
             raise CorruptLedgerError(reason, key=written.data.key)
 
     def _paced(self, batches: "Iterator[EntryBatch]") -> "Iterator[EntryBatch]":
-        """Yield batches, each when it may pass: what is read of a store counts as what is sent to it."""
+        """Yield batches at the allowed rate: reads count as much as writes."""
         for batch in batches:
             self._pace(int(batch.lengths.sum()))
             yield batch
 
-    # Completing.
+    # Completion.
 
     def complete(self, managed_ledger: str, copies: Sequence[CopiedLedger], outcomes: list[Outcome]) -> None:
-        """Set the contexts of all copies by one commit, and have a broker that has taken the topic read the list again.
+        """Set the contexts of all copies by one commit; a broker that loaded the topic meanwhile has to read the list again.
 
-        More than a ZooKeeper takes at once are completed by several commits, the oldest first; what the list has no room for, and what
-        cannot be completed any more, is given up. Raises `LockLostError`, after which the copies are not to be touched, and the errors of
+        If they exceed ZooKeeper's limit, several commits complete them, the oldest first. Gives up copies that the list has no room for,
+        and those that cannot be completed any more. Raises `LockLostError`, after which the copies must not be touched, and the errors of
         ZooKeeper.
         """
         left, tries = sorted(copies, key=lambda one: one.ledger_id), 0
@@ -288,7 +288,7 @@ class OneStep:
             outcomes += self._let_go(managed_ledger)
 
     def _let_go(self, managed_ledger: str) -> list[Outcome]:
-        """Have a broker that took a topic, while its list was set, unload it: it has the old list. Return what an operator has to do."""
+        """Unload a topic that a broker loaded while its list was set, since it has the old list; return work for an operator."""
         if self._owner_of(managed_ledger) is Owner.NONE:
             return []
         if self._unload is None:
@@ -304,13 +304,13 @@ class OneStep:
     def _give_up_all(
         self, copies: Iterable[CopiedLedger], outcomes: list[Outcome], reason: str, error: LedgerfsError | None = None
     ) -> None:
-        """Give copies up, and add why."""
+        """Give up copies, and add an outcome with the reason for each."""
         for one in copies:
             self._give_up(one, outcomes)
             outcomes.append(not_offloaded(one.attempt.managed_ledger or "", one.ledger_id, reason, error))
 
     def _is_as_copied(self, listed: Listed | None, copied: CopiedLedger, outcomes: list[Outcome]) -> bool:
-        """Whether a ledger is as it was copied; what there is of the copy is removed if not."""
+        """Return whether a ledger is unchanged since it was copied; if not, give up the copy."""
         topic, ledger_id = copied.attempt.managed_ledger or "", copied.ledger_id
         if listed is None:
             found: StoredLedger | Outcome = not_offloaded(topic, ledger_id, "the topic is gone")
@@ -327,7 +327,7 @@ class OneStep:
     def _that_fit(
         self, listed: Listed, copies: Sequence[CopiedLedger]
     ) -> tuple[Sequence[CopiedLedger], list[Operation]]:
-        """Return the first copies that the list has room for and one commit takes, at least half of them, and what completes them."""
+        """Return the first copies that fit into the list and one commit, at least half of them, and the operations to complete them."""
         count = len(copies)
         while count:
             with suppress(ListFullError):
@@ -348,9 +348,9 @@ class OneStep:
         return changes
 
     def _replaced(self, listed: Listed, attempt: JournalRecord) -> JournalRecord | Outcome | None:
-        """Return the failed attempt whose context is replaced, to be noted for its objects to be cleaned; None if there is none.
+        """Return the failed attempt whose context is replaced, as a record to clean its objects; None if there is none.
 
-        Where its objects are may not be known: then what an operator has to do is returned.
+        If the bucket of its objects is unknown, returns an outcome for an operator.
         """
         info = listed.ledger(attempt.ledger_id)
         before = None if info is None else info.context
@@ -367,9 +367,9 @@ class OneStep:
         return failed("left-elsewhere", key, text)
 
     def _give_up(self, copied: CopiedLedger, outcomes: list[Outcome] | None = None, *, is_certain: bool = True) -> None:
-        """Remove what an attempt left that no commit was sent of. What cannot be removed now is noted, and cleaned later.
+        """Remove an attempt's objects if no commit was sent for it. Its record stays if that fails, for a later cleaning.
 
-        Without ``is_certain`` a request may still arrive: the note stays.
+        Without ``is_certain`` a request may still arrive: the record stays.
         """
         attempt = copied.attempt
         try:

@@ -1,13 +1,13 @@
-"""What the holder of a cluster's lock says of itself."""
+"""The data in a cluster's lock that describe its holder."""
 
 import json
 import os
 import socket
 
 SERVICE = "lifecycle service"
-"""What the holder of a lock is that goes on with all that is due."""
+"""``what`` of a lock's holder that is the lifecycle service."""
 
 
 def holder_text(what: str) -> bytes:
-    """Return what the holder of a cluster's lock says of itself to others that want it: what it is, host and process, as JSON."""
+    """Return a lock holder's data for other processes that want the lock: ``what``, host and process, as JSON."""
     return json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "what": what}).encode()

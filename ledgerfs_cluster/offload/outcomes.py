@@ -1,4 +1,4 @@
-"""What became of work on ledgers: one value for what was done, what was left and why, and what went wrong."""
+"""Outcome of work on ledgers: done, skipped with a reason, or failed."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -7,35 +7,35 @@ from ledgerfs.errors import LedgerfsError
 
 
 class Status(Enum):
-    """How it ended."""
+    """How the work ended."""
 
     OK = "ok"
     SKIPPED = "skipped"
-    """Nothing was done, for a reason."""
+    """Nothing was done; the reason is in the message."""
     FAILED = "failed"
-    """Something went wrong, or an operator has to do something."""
+    """An error, or work for an operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of something.
+    """Outcome for one subject.
 
     Attributes
     ----------
     code
-        What was done, or the reason, in a word. A later outcome of the same code and subject replaces an earlier one.
+        The action or the reason, as one word. A later outcome of the same code and subject replaces an earlier one.
     subject
-        The topic, ledger, object or node that it is about.
+        The topic, ledger, object or node.
     message
-        One sentence for an operator; empty where all went well.
+        One sentence for an operator; empty after success.
     ledger_ids, size
-        The ledgers, and their bytes: those that were freed, or were copied.
+        The ledgers, and the bytes that were freed or copied.
     action
-        The word of the kind of action; empty where there is none.
+        The kind of action; empty if there is none.
     due_ms
-        When it will be due, ms since 1970 UTC; None if time alone does not decide that.
+        Due time, ms since 1970 UTC; None if time alone does not decide.
     error
-        What was raised, if anything was.
+        The exception, if any.
 
     """
 
@@ -51,5 +51,5 @@ class Outcome:
 
 
 def failed(code: str, subject: object, message: str, error: LedgerfsError | None = None) -> Outcome:
-    """Return what went wrong with something."""
+    """Return the outcome of a failure."""
     return Outcome(Status.FAILED, code, str(subject), message, error=error)

@@ -1,4 +1,4 @@
-"""A digest of a ledger's entries, ids and lengths included, however they are read: two that are equal are of the same ledger."""
+"""A digest of a ledger's entries with ids and lengths, independent of how they are read: equal digests mean equal ledgers."""
 
 from collections.abc import Callable, Iterator
 from hashlib import sha256
@@ -7,7 +7,7 @@ from ledgerfs.formats.records import EntryBatch
 
 
 class RecordDigest:
-    """Takes the entries of a ledger in order. For one thread."""
+    """Digest of a ledger's entries, added in order. For one thread."""
 
     __slots__ = ("_hash", "entries", "length")
 
@@ -17,7 +17,7 @@ class RecordDigest:
         self.length = 0
 
     def add(self, batch: EntryBatch) -> EntryBatch:
-        """Take the next entries, and return them as contiguous records."""
+        """Add the next entries, and return them as contiguous records."""
         if not len(batch):
             return batch
         framed = batch.framed()
@@ -27,12 +27,12 @@ class RecordDigest:
         return framed
 
     def value(self) -> tuple[int, int, str]:
-        """Return entries, bytes of them all, and the digest."""
+        """Return the number of entries, their bytes, and the digest."""
         return self.entries, self.length, self._hash.hexdigest()
 
 
 def digest_of(read: Callable[[], Iterator[EntryBatch]]) -> tuple[int, int, str]:
-    """Return the `RecordDigest.value` of a ledger that is read for this alone."""
+    """Read a ledger, and return its `RecordDigest.value`."""
     digest = RecordDigest()
     for batch in read():
         digest.add(batch)

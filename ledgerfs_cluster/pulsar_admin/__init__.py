@@ -1,1 +1,1 @@
-"""Requests to a broker's admin API over HTTP, and its answers: for whatever reads or changes something there."""
+"""Requests to a broker's admin API over HTTP, and its answers."""

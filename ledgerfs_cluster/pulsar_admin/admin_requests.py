@@ -1,7 +1,7 @@
-"""Requests to a broker's admin API: address, token and TLS, retries, redirects to other brokers, and every failure by its name.
+"""Requests to a broker's admin API: address, token and TLS, retries, redirects to other brokers, and typed errors.
 
-A change is not sent again where it may have been done, unless doing it twice is as good as once; where the answer is lost and it is not
-known whether it was done, the error says so.
+A change is repeated only if the broker surely did not do it, or if doing it twice is harmless. If the answer is lost and the result
+unknown, the error states it.
 """
 
 import errno
@@ -40,7 +40,7 @@ OTHER_PROTOCOL = (
 _MOST_REASON = 300
 _DONE = frozenset({200, 204})
 MOST_BYTES = 64 << 20
-"""Of one answer: all schemas of a topic."""
+"""Maximum size of one answer: all schemas of a topic."""
 _PIECE = 1 << 16
 _MOST_REDIRECTS = 10
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -52,12 +52,12 @@ _NO_WAY = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL}
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the API answered.
+    """An answer of the API.
 
     Attributes
     ----------
     is_repeated
-        Whether the same request was sent before, and may have been done then: a refusal may be of what it did itself.
+        Whether the same request was sent before, and may have taken effect: a refusal may be due to that.
 
     """
 
@@ -69,12 +69,12 @@ class Answer:
 
     @property
     def where(self) -> str:
-        """The URL that was asked."""
+        """The URL of the request."""
         return self.address + self.path
 
     @property
     def reason(self) -> str:
-        """What Pulsar says went wrong; empty where the body is none of its answers."""
+        """The reason in Pulsar's error body; empty for any other body."""
         try:
             told = json.loads(self.body)
         except (ValueError, RecursionError):
@@ -83,7 +83,7 @@ class Answer:
         return printable(reason[:_MOST_REASON]) if isinstance(reason, str) else ""
 
     def json(self) -> Any:  # noqa: ANN401  (JSON)
-        """Return the body's value; raises `AdminApiError` for one that is no JSON, as the page of a proxy."""
+        """Return the body's value; raises `AdminApiError` if it is not JSON, such as a proxy's page."""
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
@@ -91,11 +91,11 @@ class Answer:
             raise self.unexpected(f"no JSON ({start!r}); {OTHER_PROTOCOL}") from None
 
     def unexpected(self, what: str) -> AdminApiError:
-        """Return the error for an answer with something else than it should have."""
+        """Return the error for an answer with unexpected contents."""
         return AdminApiError(f"the admin API answered with {what}", key=self.where)
 
     def require_allowed(self) -> Self:
-        """Return the answer unless its status is one of who may ask; raises `AuthenticationError` or `AccessDeniedError` then."""
+        """Return the answer unless its status refuses access; raises `AuthenticationError` or `AccessDeniedError`."""
         told = f": {self.reason}" if self.reason else ""
         if self.status == 401:
             raise AuthenticationError(
@@ -107,7 +107,7 @@ class Answer:
         return self
 
     def require_ok(self) -> Self:
-        """Return the answer if it is one of success; raises `NotFoundError`, `InvalidNameError` or `AdminApiError` otherwise."""
+        """Return a successful answer; raises `NotFoundError`, `InvalidNameError` or `AdminApiError` for others."""
         if self.status in _DONE:
             return self
         reason = self.reason
@@ -123,9 +123,9 @@ class Answer:
 def tls_context(
     ca: Path | None = None, certificate: Path | None = None, key: Path | None = None
 ) -> ssl.SSLContext | None:
-    """Return TLS with files in PEM: who signed the broker's certificate, and the certificate and key of this client; None without any.
+    """Return a TLS context from PEM files: the CA of the broker's certificate, and this client's certificate and key; None without any.
 
-    Raises `InvalidOptionError`, which names the file.
+    Raises `InvalidOptionError` with the file's name.
     """
     if ca is certificate is key is None:
         return None
@@ -149,13 +149,13 @@ class AdminRequests:
     Parameters
     ----------
     address
-        Of the web service: ``http://host:8080``, ``https://host:8443``, perhaps with the path of a proxy.
+        Of the web service: ``http://host:8080``, ``https://host:8443``, optionally with a proxy's path.
     token
-        For ``Authorization: Bearer``; None for none. Brokers to which the first one leads get it, too, but never without TLS after TLS.
+        For ``Authorization: Bearer``; None for none. Brokers after a redirect get it, too, but never without TLS after TLS.
     tls
-        With which certificates, as `tls_context` makes it; None for those that the system trusts.
+        Context from `tls_context`; None for the system's trusted certificates.
 
-    Raises `InvalidOptionError` for an address or a token that cannot be one.
+    Raises `InvalidOptionError` for an invalid address or token.
 
     """
 
@@ -172,28 +172,28 @@ class AdminRequests:
         self._traffic = Traffic()
 
     def get(self, path: str, accept: Collection[int] = ()) -> Answer:
-        """Return the answer to a GET, of whatever status but those of a refusal, unless they are in ``accept``."""
+        """Return the answer to a GET with any status; a refusal of access raises, unless its status is in ``accept``."""
         answer = self._asked("GET", path, is_repeatable=True)
         return answer if answer.status in accept else answer.require_allowed()
 
     def told(self, path: str) -> Any:  # noqa: ANN401  (JSON)
-        """Return the value that a GET is answered with; raises as `get`, `Answer.require_ok` and `Answer.json`."""
+        """Return the JSON value of a GET; raises as `get`, `Answer.require_ok` and `Answer.json`."""
         return self.get(path).require_ok().json()
 
     def change(self, method: str, path: str, value: object = None, *, is_repeatable: bool) -> Answer:
-        """Have the broker do something, and return its answer, of whatever status but those of a refusal.
+        """Send a change to the broker, and return its answer with any status; a refusal of access raises.
 
         Parameters
         ----------
         method
-            ``PUT``, ``POST`` or ``DELETE``. Redirects keep it, and the body; one that does not is an error.
+            ``PUT``, ``POST`` or ``DELETE``. Redirects keep method and body; a redirect that would not is an error.
         path
-            Of the API, encoded.
+            Of the API, URL-encoded.
         value
-            The body, of which JSON is made; None for none.
+            The body, sent as JSON; None for none.
         is_repeatable
-            Whether doing it twice is as good as once, so that a request whose answer was lost is sent again; `Answer.is_repeated` tells
-            of that. Otherwise only what was certainly not done is tried again: no connection was made, or the broker is busy.
+            Whether doing it twice is harmless: then it is sent again if the answer was lost, and `Answer.is_repeated` is set. Otherwise it
+            is sent again only if it surely had no effect: no connection was made, or the broker is busy.
 
         Raises
         ------
@@ -234,7 +234,7 @@ class AdminRequests:
         return replace(answer, is_repeated=True) if may_be_done else answer
 
     def _answered(self, method: str, path: str, body: bytes | None, tries: Tries) -> Answer:
-        """Return the answer of the broker that does not lead to another one. Raises urllib's errors, also for a busy one."""
+        """Return the first answer that is not a redirect. Raises urllib's errors, also for a busy broker."""
         url = self.address + path
         for _ in range(_MOST_REDIRECTS):
             status, location, content = self._once(method, url, body, tries)
@@ -255,7 +255,7 @@ class AdminRequests:
         is_change = method != "GET"
         headers = {**self._headers, "Content-Type": "application/json"} if is_change else self._headers
         request = urllib.request.Request(url, body, headers, method=method)  # noqa: S310  (the scheme is checked)
-        # What a change has become is not known after a time-out, so that it gets all of the time.
+        # The result of a change is unknown after a time-out, so it gets all of the time.
         patience = tries.rest if is_change else tries.patience
         try:
             with self._opener.open(request, timeout=max(patience, 0.1)) as answer:
@@ -288,20 +288,20 @@ class AdminRequests:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Hands redirects on, since the standard library's would send the token without TLS, and to other schemes."""
+    """Returns redirects to the caller: the standard library would send the token without TLS, and to other schemes."""
 
     def redirect_request(self, *_: Any) -> None:  # noqa: ANN401
-        """Follow none."""
+        """Follow no redirect."""
         return
 
 
 def _no_password() -> str:
-    """Refuse: OpenSSL would ask the terminal."""
+    """Refuse: OpenSSL would prompt at the terminal."""
     raise ValueError("the key is encrypted with a password, which is not supported")
 
 
 def _checked_address(address: str) -> str:
-    """Return the address of a web service without a slash at its end; raises `InvalidOptionError` for what is none."""
+    """Return a web service's address without a slash at its end; raises `InvalidOptionError` if it is invalid."""
     try:
         parts = urlsplit(address)
         has_host = bool(parts.hostname) and (parts.port is None or parts.port > 0)
@@ -317,7 +317,7 @@ def _checked_address(address: str) -> str:
 
 
 def _checked_token(token: str) -> str:
-    """Return a token as it is sent; raises `InvalidOptionError`, which does not show it."""
+    """Return a token as sent; raises `InvalidOptionError`, which does not contain it."""
     token = token.strip().removeprefix("token:")
     if not token or not token.isascii() or not token.isprintable() or " " in token:
         raise InvalidOptionError("the token is empty, or has characters that no token has", key="token")
@@ -325,7 +325,7 @@ def _checked_token(token: str) -> str:
 
 
 def _body(answer: Any, tries: Tries) -> bytes:  # noqa: ANN401  (http.client's)
-    """Return all bytes of a body: not more than `MOST_BYTES`, not less than it promised, and not later than the time for the request."""
+    """Return the whole body: at most `MOST_BYTES`, as long as announced, and within the request's time."""
     pieces, size = [], 0
     while piece := answer.read1(_PIECE):
         size += len(piece)
@@ -348,7 +348,7 @@ def _redirected(url: str, location: str) -> str:
 
 
 def _is_surely_undone(error: Exception) -> bool:
-    """Whether no broker has begun with what it was asked for: none was reached, none is there, or it refused."""
+    """Return whether no broker can have begun the request: none was reached, or it refused."""
     if isinstance(error, urllib.error.HTTPError):
         return error.code in _REFUSED
     if isinstance(error, ConnectionRefusedError | socket.gaierror | ssl.SSLCertVerificationError | AdminApiError):

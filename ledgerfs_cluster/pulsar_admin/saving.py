@@ -1,4 +1,4 @@
-"""Saving the schemas of many topics: each that fails is named, and the others are saved."""
+"""Save the schemas of many topics; a topic that fails is reported, and the others are saved."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -22,19 +22,19 @@ from ledgerfs_cluster.errors import AdminApiUnreachableError
 
 THREADS = 8
 _OF_ONE_TOPIC = (CorruptObjectError, UnsupportedFormatError)
-"""Errors in what is saved of a topic."""
+"""Errors that concern one topic's saved schemas."""
 
 
 @dataclass(frozen=True, slots=True)
 class SavedTopic:
-    """What became of one topic's schemas.
+    """Result for one topic's schemas.
 
     Attributes
     ----------
     versions, new
-        How many versions the source has, deletions not counted, and how many objects were written.
+        Number of versions at the source without deletions, and number of new objects.
     error
-        Why not all of them are saved; None if they are.
+        Why some versions are not saved; None if all are.
 
     """
 
@@ -47,14 +47,14 @@ class SavedTopic:
 def save_schemas(
     source: SchemaStore, saved: SavedSchemas, topics: Iterable[str], threads: int = THREADS
 ) -> Iterator[SavedTopic]:
-    """Save what the source knows of the schemas of topics, some at a time; yield what became of each, in their order.
+    """Save the source's schemas of topics in parallel; yield the result for each topic, in their order.
 
-    Raises what ends all of them: `AdminApiUnreachableError`, `AuthenticationError`, and the errors of the place where they are saved. What
-    is saved by then stays.
+    Raises the errors that stop all topics: `AdminApiUnreachableError`, `AuthenticationError`, and the errors of the place to save to.
+    Schemas saved by then stay.
     """
 
     def save_one(topic: str) -> SavedTopic:
-        # Before the source is asked: what others save later may be of a version that it did not have yet.
+        # Read before the request to the source: other processes may later save versions that the source's answer does not contain.
         kept = _kept(saved, topic)
         try:
             found = source.versions(topic)
@@ -71,7 +71,7 @@ def _kept(saved: SavedSchemas, topic: str) -> tuple[SchemaVersion, ...]:
     try:
         return saved.versions(topic)
     except _OF_ONE_TOPIC:
-        # It is told by what adds to them, after the new ones are saved.
+        # `SavedSchemas.add` reports it, after the new ones are saved.
         return ()
 
 
@@ -93,10 +93,10 @@ def _saved(
 
 
 def _require_one_cluster(topic: str, found: tuple[SchemaVersion, ...], kept: tuple[SchemaVersion, ...]) -> None:
-    """Raise `SchemaConflictError` if one that was saved before is of another cluster than what the source has.
+    """Raise `SchemaConflictError` if an earlier saved version is of another cluster than the source's.
 
-    In one cluster numbers begin anew only after all versions are deleted. So what was registered after a version that the source still has
-    is there as well, unless a later deletion, which has a number of its own, hides it; and of one number there is only one at a time.
+    In one cluster numbers start over only after all versions are deleted. So a version registered after one that the source still has is
+    there as well, unless a later deletion, which has its own number, hides it; and each number exists only once at a time.
     """
     hidden = max((one.version for one in found if one.is_deletion), default=-1)
     there = [one for one in found if not one.is_deletion]
@@ -107,7 +107,7 @@ def _require_one_cluster(topic: str, found: tuple[SchemaVersion, ...], kept: tup
         of_then = [one for one in there if _place(one) == _place(other)]
         if any(one.schema.means_the_same(other.schema) for one in of_then):
             continue
-        # It could not be there if the other one, which is not, had been registered in the same cluster.
+        # Versions that prove it: had the missing one been registered in the same cluster, they could not exist.
         proof = next((one for one in there if (one.timestamp_ms or 0) < other.timestamp_ms or one in of_then), None)
         if proof is not None:
             reason = (
@@ -120,5 +120,5 @@ def _require_one_cluster(topic: str, found: tuple[SchemaVersion, ...], kept: tup
 
 
 def _place(one: SchemaVersion) -> tuple[int, int]:
-    """Return what no two schemas of one cluster share: number and time."""
+    """Return number and time, which are unique within a cluster."""
     return one.version, one.timestamp_ms or 0

@@ -1,6 +1,6 @@
-"""Schemas from a broker's admin API (``/admin/v2/schemas``), which only tells what is not deleted, and new ones set by it.
+"""Schemas from a broker's admin API (``/admin/v2/schemas``): reads those that are not deleted, and registers new ones.
 
-Names of topics are URL-encoded twice there. Encoded once, the answer is about another topic, and looks as if this one had no schemas.
+Topic names are URL-encoded twice in its paths. Encoded once, the answer is about another topic, and this one seems to have no schemas.
 """
 
 import re
@@ -25,7 +25,7 @@ _NO_SCHEMA = frozenset({406, 422})
 
 
 class AdminApi:
-    """`SchemaStore` of a living cluster.
+    """`SchemaStore` of a live cluster.
 
     All methods raise `AdminApiError` and its kinds, `AuthenticationError`, `AccessDeniedError`, `NotFoundError` (no such tenant or
     namespace) and `InvalidNameError`.
@@ -42,9 +42,9 @@ class AdminApi:
         return self._requests.address
 
     def versions(self, topic: str) -> tuple[SchemaVersion, ...]:
-        """Return all versions that are not deleted, and before them the deletion that hides others, if there was one.
+        """Return all versions that are not deleted, after the deletion that hides older ones, if there was one.
 
-        The API tells neither when that was, nor what it hides.
+        The API reports neither the time of the deletion nor the versions that it hides.
         """
         path = _path(schema_owner(topic))
         for _ in range(_TRIES):
@@ -53,13 +53,13 @@ class AdminApi:
             deletion = self._deletion(path, found)
             if deletion is None:
                 return found
-            # Somebody may have registered or deleted one between the two answers.
+            # A version may have been registered or deleted between the two answers.
             if self._versions_in(self._get(path, "schemas")) == found:
                 return (deletion, *found)
         raise AdminApiError("the schemas changed while they were read, again and again", key=topic)
 
     def version(self, topic: str, number: int) -> tuple[SchemaVersion, ...]:
-        """Return one version; none if there is none of this number, or if it is deleted."""
+        """Return one version as a tuple; an empty one if it does not exist or is deleted."""
         path = _path(schema_owner(topic))
         answer = self._requests.get(f"{path}/schema/{number}", accept=frozenset({404}))
         if answer.status == 404 and "schema" in answer.reason.lower():
@@ -68,14 +68,14 @@ class AdminApi:
         return (self._version_in(answer.json(), answer),)
 
     def register(self, topic: str, schema: SchemaInfo) -> int:
-        """Have the broker register a schema, and return its number: that of an equal one which is not deleted, or a new one.
+        """Register a schema at the broker, and return its number: that of an equal one that is not deleted, or a new one.
 
-        Raises `InvalidSchemaError` for one that cannot be said in the API's words or that the broker takes for none, `SchemaConflictError`
-        if the namespace's strategy does not let it follow those that are there, and `UncertainRequestError`.
+        Raises `InvalidSchemaError` for one that the API cannot express or the broker rejects, `SchemaConflictError` if it is incompatible
+        with the existing ones by the namespace's strategy, and `UncertainRequestError`.
         """
         body = {"type": schema.type, "schema": told_text(schema), "properties": dict(schema.properties)}
         path = _path(schema_owner(topic))
-        # The same schema again gets the same number.
+        # The same schema gets the same number again.
         answer = self._requests.change("POST", f"{path}/schema", body, is_repeatable=True)
         if answer.status == _INCOMPATIBLE:
             raise SchemaConflictError(f"the broker does not let it follow those before it: {_why(answer)}", key=topic)
@@ -84,9 +84,9 @@ class AdminApi:
         return _number_in(answer.require_ok())
 
     def delete(self, topic: str) -> int:
-        """Have all versions hidden that a topic has by now, and return the number that this deletion has.
+        """Hide all current versions of a topic, and return the number of this deletion.
 
-        Raises `UncertainRequestError`: a second deletion would have a number of its own, so nothing is sent twice.
+        Raises `UncertainRequestError`: a second deletion would get another number, so no request is repeated.
         """
         path = f"{_path(schema_owner(topic))}/schema?force=false"
         return _number_in(self._requests.change("DELETE", path, is_repeatable=False).require_ok())
@@ -117,7 +117,7 @@ class AdminApi:
         return SchemaVersion(int(number or 0), info, int(when or 0), source=self.source)
 
     def _deletion(self, path: str, found: tuple[SchemaVersion, ...]) -> SchemaVersion | None:
-        """Return the newest deletion, which has a number of its own: the highest of those that are not told."""
+        """Return the newest deletion: the highest number before the visible versions, since a deletion has its own number."""
         answer = self._requests.get(f"{path}/metadata", accept=_NOT_THERE)
         if answer.status in _NOT_THERE or not answer.require_ok().body.strip():
             return None
@@ -136,7 +136,7 @@ class AdminApi:
 
 
 def _path(owner: ManagedLedgerName) -> str:
-    """Return the path of a topic's schemas; legacy names with a cluster are only known to the first version of the API."""
+    """Return the path of a topic's schemas; only v1 of the API accepts legacy names with a cluster."""
     name = quote(quote(decode_topic(owner.encoded_topic), safe=""), safe="")
     if owner.cluster is None:
         return f"/admin/v2/schemas/{owner.tenant}/{owner.namespace}/{name}"
@@ -144,13 +144,13 @@ def _path(owner: ManagedLedgerName) -> str:
 
 
 def _why(answer: Answer) -> str:
-    """Return the broker's reason, which of a refused schema is the title of a page."""
+    """Return the broker's reason; for a refused schema it is the title of an HTML page."""
     title = _TITLE.search(answer.body.decode(errors="replace"))
     return answer.reason or (printable(title[1][:_MOST_REASON]) if title else f"status {answer.status}")
 
 
 def _number_in(answer: Answer) -> int:
-    """Return the number that something has by an answer: alone, or with its name once more around it."""
+    """Return the version number in an answer: alone, or nested in ``version`` once more."""
     told = answer.json()
     number = told.get("version") if isinstance(told, dict) else None
     number = number.get("version") if isinstance(number, dict) else number

@@ -1,4 +1,4 @@
-"""The lost cluster, as its dump has it: lists of ledgers, where they ended, subscriptions, and settings."""
+"""The lost cluster, from its dump: ledger lists, ends of ledgers, subscriptions, and settings."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ _ROOT = "/admin/partitioned-topics"
 
 @dataclass(frozen=True, slots=True)
 class DumpedCursor:
-    """A subscription: its node, and the newest entry of its ledger; None if it has none, or for ``trouble``, which says why."""
+    """A subscription: its node, and the newest entry of its ledger; None if it is empty, or with ``trouble`` (the reason)."""
 
     node: bytes
     newest: bytes | None = None
@@ -32,20 +32,20 @@ class DumpedCursor:
 
 @dataclass(frozen=True, slots=True)
 class DumpedSettings:
-    """Settings and schemas of the lost cluster; nothing of them without a dump.
+    """Settings and schemas of the lost cluster; empty without a dump.
 
-    Only what is requested is parsed, so that a damaged node concerns its owner alone: all methods raise `CorruptMetadataError` for it.
+    Nodes are parsed on request, so that a damaged node concerns only its owner: all methods raise `CorruptMetadataError` for it.
 
     Attributes
     ----------
     nodes
         {path below ``/admin``: value}.
     topic_policies
-        By namespace: what its topics had set for themselves.
+        {namespace: policies of its topics}.
     locators
         {path below ``/schemas``: value}.
     schemas
-        {path below ``/schemas``: what BookKeeper had of each version}.
+        {path below ``/schemas``: BookKeeper's entry of each version}.
 
     """
 
@@ -55,11 +55,11 @@ class DumpedSettings:
     schemas: dict[str, list[SchemaAnswer]] = field(default_factory=dict)
 
     def policies(self, owner: str) -> dict[str, Any] | None:
-        """Return the settings of a tenant, or the policies of a namespace, as ZooKeeper had them; None if nothing is known of it."""
+        """Return the settings of a tenant, or the policies of a namespace, from ZooKeeper; None if unknown."""
         return self._object(f"{POLICIES}/{owner}")
 
     def partitions(self, managed_ledger: str) -> int | None:
-        """Return how many partitions a topic had; None if it is not known to have had any."""
+        """Return a topic's number of partitions; None if it is unknown or not partitioned."""
         path = partitioned_path(managed_ledger)
         data = self.nodes.get(path)
         return None if data is None or not data.strip() else parse_partitions(data, key=path) or None
@@ -71,22 +71,22 @@ class DumpedSettings:
 
 @dataclass(slots=True)
 class DumpedCluster:
-    """All of a dump that recoveries use.
+    """All contents of a dump that recoveries use.
 
     Attributes
     ----------
     began_ms
-        When the dump was begun, ms since 1970 UTC.
+        Beginning of the dump, ms since 1970 UTC.
     lists
-        {managed ledger: its list}; empty lists, too.
+        {managed ledger: its ledger list}; includes empty lists.
     cursors
         {managed ledger: {name: subscription}}.
     ends
-        {ledger: its end}, of the last ledger of each list, as far as it is known.
+        {ledger: its end}, of the last ledger of each list, as far as known.
     settings
-        Policies, schemas, counts of partitions.
+        Policies, schemas, numbers of partitions.
     damaged
-        {path of a node that cannot be read: why}.
+        {path of an unreadable node: reason}.
 
     """
 
@@ -99,9 +99,9 @@ class DumpedCluster:
 
 
 def is_partition(source: str, dump: DumpedCluster | None) -> bool:
-    """Whether a topic is a partition by its name; what the lost cluster had under such a name, and not as a partition, is none."""
+    """Return whether a topic is a partition by its name, unless the lost cluster had it as an ordinary topic."""
     whole, number = split_partition(source)
-    # A partitioned topic that was made during the dump has no node in it either, but there is no topic of its whole name.
+    # A partitioned topic that was created during the dump has no node either, but then no topic has the name without a number.
     had_none = (
         dump is not None and {source, whole} <= dump.lists.keys() and partitioned_path(whole) not in dump.settings.nodes
     )
@@ -109,7 +109,7 @@ def is_partition(source: str, dump: DumpedCluster | None) -> bool:
 
 
 def read_dumped(records: Records) -> DumpedCluster:
-    """Return what a dump has, for which it is read twice: ledgers come before the lists that name the last of them.
+    """Parse a dump; reads it twice, as ledgers precede the lists that reference them.
 
     Raises the errors of `ledgerfs_cluster.snapshot.dump_file.read_dump`.
     """
@@ -140,7 +140,7 @@ def read_dumped(records: Records) -> DumpedCluster:
 
 
 def _take_node(made: DumpedCluster, node: Node, cursors: dict[str, tuple[str, str]]) -> None:
-    """Take one node; ``cursors`` gets {path: managed ledger and name} of subscriptions."""
+    """Add one node; ``cursors`` gets {path: managed ledger and name} of subscriptions."""
     path = node.path
     if path.startswith("/admin/"):
         made.settings.nodes[path] = node.data
@@ -159,7 +159,7 @@ def _take_node(made: DumpedCluster, node: Node, cursors: dict[str, tuple[str, st
 
 
 def _take_ledger(made: DumpedCluster, node: Node, ledger_id: int) -> None:
-    """Take the node of a last ledger of which no bookie was asked: it was closed, or bookies were not asked at all."""
+    """Add the node of a last ledger without an answer of bookies: it was closed, or bookies were not asked at all."""
     try:
         found = parse_ledger_node(node.data, ledger_id, key=node.path)
     except (CorruptObjectError, UnsupportedFormatError) as error:
@@ -170,12 +170,12 @@ def _take_ledger(made: DumpedCluster, node: Node, ledger_id: int) -> None:
 
 
 def partitioned_path(managed_ledger: str) -> str:
-    """Return the path of the node of a topic, of a managed ledger without the number of a partition."""
+    """Return the path of a partitioned topic's node; ``managed_ledger`` has no partition number."""
     return f"{_ROOT}/{managed_ledger}"
 
 
 def parse_partitions(data: bytes, *, key: str) -> int:
-    """Return how many partitions a node tells of, which may be none; raises `CorruptMetadataError` for what is no number of them."""
+    """Return the number of partitions in a node's data, which may be 0; raises `CorruptMetadataError` for invalid data."""
     count = json_object(data, key=key).get("partitions")
     if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count < 2**31:
         raise CorruptMetadataError(f"{count!r} is not a number of partitions", key=key)

@@ -1,12 +1,12 @@
-"""Ids that the new cluster generates: ledgers' and transactions' next ones are beyond all that any lost cluster gave.
+"""Advance the ids that the new cluster generates, for ledgers and transactions, beyond all ids of lost clusters.
 
 BookKeeper counts sequential nodes below ``/ledgers/idgen`` for ids of 31 bits. Once there is a folder ``HOB-n`` below
 ``/ledgers/idgen-long``, it counts in the greatest of these instead, and ids are ``n · 2³² + count``. Both generators, BookKeeper's own
-(``LongZkLedgerIdGenerator``) and Pulsar's (``PulsarLedgerIdGenerator``), read that whenever they make an id. So one node advances the ids
-of a cluster in use. A count has 31 bits, so no generator ever gives an id of the upper half of a block: recoveries use these.
+(``LongZkLedgerIdGenerator``) and Pulsar's (``PulsarLedgerIdGenerator``), read that for each new id. So one node advances the ids
+of a cluster in use. A count has 31 bits, so no generator ever returns an id in the upper half of a block: recoveries use these.
 
-Brokers hide messages by the ids of transactions, so that no id may be given twice. A coordinator that has no log yet goes on behind the
-number that a property of the log's node has (``MLTransactionSequenceIdGenerator`` in Pulsar). Brokers make these nodes when the first
+Brokers hide messages by transaction id, so no id may be used twice. A coordinator without a log continues after the number in a
+property of the log's node (``MLTransactionSequenceIdGenerator`` in Pulsar). Brokers create these nodes when the first
 client with transactions connects, and keep the property up to date.
 """
 
@@ -33,27 +33,27 @@ from ledgerfs_cluster.zookeeper.nodes import NodeReader
 
 _LAST_BLOCK = (END_OF_IDS >> BLOCK_BITS) - 1
 _ROOM = 1 << 24
-"""Ids that have to be left in a block for ledgers that recoveries make."""
+"""Ids that must be left in a block for ledgers that recoveries create."""
 _ASSIGNED = partitioned_path("pulsar/system/persistent/transaction_coordinator_assign")
 _USUAL_COORDINATORS = 16
 _MOST_COORDINATORS = 1024
-"""No cluster has more: a coordinator gives no greater number in an id."""
+"""Maximum number of coordinators: an id has no room for more."""
 _GREATEST = "max_local_txn_id"
 
 
 class FreeIds:
-    """Ids that no generator gives, before all of a block of the new cluster's, and behind those that are ``used``; for one thread."""
+    """Ids that no generator returns: the upper half of the block before the new cluster's, after those in ``used``; for one thread."""
 
     __slots__ = ("_next", "last")
 
     def __init__(self, block: int, used: Iterable[int] = ()) -> None:
-        # The last one before all ids of the cluster: no ledger has it, ever.
+        # The last id before the cluster's own; no ledger ever has it.
         self.last = (block << BLOCK_BITS) - 1
         first = self.last + 1 - (1 << (BLOCK_BITS - 1))
         self._next = max((one + 1 for one in used if first <= one <= self.last), default=first)
 
     def take(self, count: int = 1) -> int:
-        """Return the first of some that follow each other; raises `UnsupportedWriteError` where there are no more."""
+        """Return the first of ``count`` consecutive ids; raises `UnsupportedWriteError` if there are not enough."""
         first = self._next
         if first + count > self.last:
             raise UnsupportedWriteError("more ledgers than there are ids for", key=f"id {first}")
@@ -64,7 +64,7 @@ class FreeIds:
 def advance_ids(
     lock: ClusterLock, catalog: Catalog, dump: DumpedCluster | None, found: Found, ledgers_path: str = "/ledgers"
 ) -> FreeIds:
-    """Have BookKeeper give ids in the block of `block_beyond`, and return ids before it.
+    """Advance BookKeeper to the block of `block_beyond`, and return free ids before it.
 
     Raises as `block_beyond`, and the errors of `ClusterLock.commit`.
     """
@@ -78,9 +78,9 @@ def advance_ids(
 def block_beyond(
     nodes: NodeReader, catalog: Catalog, dump: DumpedCluster | None, found: Found, ledgers_path: str = "/ledgers"
 ) -> int:
-    """Return the number of the block for the cluster's next ids: the one that it has, unless other clusters' ledgers are there or beyond.
+    """Return the block for the cluster's next ids: the current one, or a later one beyond ledgers of other clusters.
 
-    Raises `UnsupportedWriteError` where there is none below 2³⁵, and the errors of ZooKeeper.
+    Raises `UnsupportedWriteError` if there is none below 2³⁵, and the errors of ZooKeeper.
     """
     now = newest_block(nodes, ledgers_path)
     others = [ledger_id for ledger_id, _ in _ledgers_in(catalog) - found.named]
@@ -98,17 +98,17 @@ def block_beyond(
 
 
 def _ledgers_in(catalog: Catalog) -> set[tuple[int, int]]:
-    """Return id and first half of the uuid of all that a bucket has of ledgers, also of those that lost an object."""
+    """Return (id, first half of the uuid) of all ledgers in a bucket, also of incomplete ones."""
     columns = ("ledger_id", "uuid_high")
     tables = (catalog.ledgers, catalog.lost, catalog.gaps)
     return {pair for table in tables for pair in zip(*(table[one].tolist() for one in columns), strict=True)}
 
 
 def advance_transactions(lock: ClusterLock) -> None:
-    """Have all coordinators that have given no number yet begin at the present time; raises the errors of `ClusterLock.commit`.
+    """Start coordinators without a log at the present time, in µs; raises the errors of `ClusterLock.commit`.
 
-    No cluster counts a transaction each microsecond, so that the numbers are beyond those of any former cluster, those that were restored
-    this way included.
+    No cluster counts a transaction each microsecond, so these numbers are beyond those of any former cluster, including those that were
+    restored this way.
     """
     nodes = dict(answered(lock.newest().get_many, [_ASSIGNED]))
     count = parse_partitions(nodes[_ASSIGNED].data, key=_ASSIGNED) if _ASSIGNED in nodes else _USUAL_COORDINATORS
@@ -116,16 +116,16 @@ def advance_transactions(lock: ClusterLock) -> None:
 
 
 def coordinators_behind(lock: ClusterLock, greatest: Mapping[int, int]) -> dict[int, int]:
-    """Return {coordinator: a number up to which it gives none again}, of those that may still give numbers up to ``greatest``.
+    """Return {coordinator: last number that it surely does not reuse}, if that is below ``greatest``.
 
-    Raises `CorruptMetadataError` for a log's node that cannot be read, and the errors of `ClusterLock.commit`.
+    Raises `CorruptMetadataError` for an unreadable node of a log, and the errors of `ClusterLock.commit`.
     """
     given = _given(lock, (number for number in greatest if 0 <= number < _MOST_COORDINATORS))
     return {number: least for number, least in given.items() if least < greatest[number]}
 
 
 def _given(lock: ClusterLock, numbers: Iterable[int]) -> dict[int, int]:
-    """Return {coordinator: a number up to which it gives none}, -1 for an unknown one, after those without a log have got a node."""
+    """Create missing log nodes; return {coordinator: last number that it does not reuse}, -1 if unknown."""
     paths = {coordinator_log_path(number): number for number in numbers}
     value = str(time.time_ns() // 1000)
     made = build_managed_ledger_info(ManagedLedgerInfo((), None, ((_GREATEST, value),)))
@@ -134,7 +134,7 @@ def _given(lock: ClusterLock, numbers: Iterable[int]) -> dict[int, int]:
         missing = [path for path in paths if path not in there]
         if not missing:
             return {paths[path]: _greatest_in(node.data, path) for path, node in there.items()}
-        # A broker may make some at this moment.
+        # A broker may create some at this moment.
         with suppress(ChangedMeanwhileError):
             lock.commit([MakeNode(path, made) for path in missing])
 

@@ -1,8 +1,8 @@
-"""What was restored into a cluster, noted in its ZooKeeper by the same commit that makes a topic: so a run that ended anywhere goes on.
+"""Records of restored topics in the cluster's ZooKeeper, written by the commit that creates a topic: so an interrupted run can resume.
 
-Notes, lists and the bucket show later what became of restored topics.
+Later checks compare records, ledger lists and the bucket.
 
-A topic is ours if its list was made by the commit that wrote its note: both have the same time, by ZooKeeper's one clock for a commit.
+A topic is ours if the commit that wrote its record also created its list: both have the same time, by ZooKeeper's one clock for a commit.
 """
 
 import json
@@ -31,22 +31,22 @@ Noted = TypeVar("Noted")
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A topic that was restored.
+    """A restored topic.
 
     Attributes
     ----------
     source, bucket
-        The managed ledger that it was, and the URL of the bucket, without credentials.
+        The former managed ledger, and the URL of the bucket, without credentials.
     ledgers, subscriptions
-        How many of each there are.
+        Number of each.
     extra_id
-        The id behind those of its restored ledgers, and before all that the cluster gives.
+        An id after those of its restored ledgers, and before all that the cluster generates.
     left_out
-        How many ledgers of its former name the bucket had that were not restored.
+        Number of the bucket's ledgers with its former name that were not restored.
     has_new_ids
-        Whether its ledgers have other ids than they had.
+        Whether its ledgers have new ids.
     hides_aborted
-        Whether brokers hide what was aborted; False if entries were not read for transactions.
+        Whether brokers hide aborted messages; False if entries were not searched for transactions.
 
     """
 
@@ -66,9 +66,9 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class NewIds:
-    """Which ids the ledgers of a topic get: from ``first`` on, in the order of their old ones.
+    """New ids of a topic's ledgers: from ``first`` on, in the order of their old ids.
 
-    Without ``ledgers`` they keep theirs, and ``first`` is the id of the ledger that ends open transactions.
+    Without ``ledgers`` they keep their ids, and ``first`` is the id of the ledger that ends open transactions.
     """
 
     first: int
@@ -76,7 +76,7 @@ class NewIds:
 
     @property
     def new(self) -> range:
-        """The ids that are taken."""
+        """The reserved ids."""
         return range(self.first, self.first + (len(self.ledgers) or 1))
 
     def build(self) -> bytes:
@@ -85,28 +85,28 @@ class NewIds:
 
 
 def note_path(target: str) -> str:
-    """Return where the note of a managed ledger is."""
+    """Return the path of a managed ledger's record."""
     return f"{NOTES}/{target}"
 
 
 def new_ids_path(target: str) -> str:
-    """Return where it is noted which ids the ledgers of a managed ledger get."""
+    """Return the path of the record with the new ids of a managed ledger's ledgers."""
     return f"{NEW_IDS}/{target}"
 
 
 def parse_note(node: Node) -> Note:
-    """Parse the node of a note; raises `CorruptMetadataError`."""
+    """Parse the node of a topic's record; raises `CorruptMetadataError`."""
     kinds = Note.__annotations__
     return _parsed(node, lambda told: Note(**{name: kind(told[name]) for name, kind in kinds.items()}))
 
 
 def parse_new_ids(node: Node) -> NewIds:
-    """Parse such a note; raises `CorruptMetadataError`."""
+    """Parse the node of a record of new ids; raises `CorruptMetadataError`."""
     return _parsed(node, lambda told: NewIds(int(told["first"]), tuple(map(int, told["ledgers"]))))
 
 
 def note_of(nodes: Nodes, target: str) -> Note | None:
-    """Return the note of a topic that was restored, and is still the one that was made then; None for others."""
+    """Return the record of a restored topic, unless it was deleted or created again since; None for others."""
     try:
         made, note = nodes.get(managed_ledger_path(target)), nodes.get(note_path(target))
     except ObjectNotFoundError:
@@ -115,17 +115,17 @@ def note_of(nodes: Nodes, target: str) -> Note | None:
 
 
 def is_of_note(made: Node, note: Node) -> bool:
-    """Whether the list of a topic was made by the commit that wrote a note."""
+    """Return whether the commit that wrote a record also created the topic's list."""
     return made.created_ms == note.changed_ms
 
 
 def new_ids_of(nodes: NodeReader, target: str) -> NewIds | None:
-    """Return which ids are noted for the ledgers of a topic; None without a note."""
+    """Return the recorded new ids of a topic's ledgers; None without a record."""
     return next((parse_new_ids(node) for _, node in answered(nodes.get_many, [new_ids_path(target)])), None)
 
 
 def nodes_below(nodes: Nodes, folder: str) -> Iterator[Node]:
-    """Yield the notes in a folder, whose paths have the names of topics; raises the errors of ZooKeeper."""
+    """Yield the records in a folder, whose paths contain topic names; raises the errors of ZooKeeper."""
     level = [folder]
     while level:
         level = list(paths_below(nodes, level))
@@ -137,7 +137,7 @@ def nodes_below(nodes: Nodes, folder: str) -> Iterator[Node]:
 def restored_before(
     topic: TopicRecovery, nodes: Nodes, catalog: Catalog, *, looks_for_transactions: bool
 ) -> TopicRecovery:
-    """Return a topic that an earlier run restored, and what is wrong with it: by its list now, its note, and what is planned.
+    """Return a topic that an earlier run restored, with a reason if its current list, its record and the plan disagree.
 
     Raises `CorruptMetadataError`, and the errors of ZooKeeper.
     """
@@ -158,14 +158,14 @@ def restored_before(
 def restored_ledgers(
     nodes: Nodes, catalog: Catalog, target: str, note: Note
 ) -> tuple[tuple[LedgerRef, ...], str | None]:
-    """Return the ledgers of the bucket that a topic was restored from, as far as its list has them, and what is wrong with it.
+    """Return the bucket's ledgers that a topic was restored from and still lists, and what is wrong with it.
 
     Raises `CorruptMetadataError`, and the errors of ZooKeeper.
     """
     node = nodes.get(managed_ledger_path(target))
     offloaded = [one for one in parse_managed_ledger_info(node.data, key=node.path).ledgers if one.is_offloaded]
     former = {new: old for old, new in new_ids(nodes, target, note).items()}
-    # What the cluster itself has offloaded since has later ids.
+    # Ledgers that the cluster itself has offloaded since have later ids.
     listed = {former.get(one.ledger_id, one.ledger_id): one for one in offloaded if one.ledger_id < note.extra_id}
     found = [_original(catalog, note.source, old, one) for old, one in listed.items()]
     named = [(one.ledger_id, one.context.uuid) for one in offloaded if one.context is not None]
@@ -186,9 +186,9 @@ def restored_ledgers(
 
 
 def lost_since(restored: Sequence[TopicRecovery], catalog: Catalog) -> Mapping[str, str]:
-    """Return of each topic, by its name in the lost cluster, what the bucket has lost, or got, since the plan was made.
+    """Return {former topic: changes of its ledgers in the bucket since the plan}.
 
-    ``catalog`` is of a listing after all commits: what is deleted, or uploaded, while topics are restored is reported.
+    ``catalog`` is of a listing after all commits, so deletions and uploads during the restore are reported.
     """
     reasons: dict[str, str] = {}
     for one in restored:
@@ -211,7 +211,7 @@ def lost_since(restored: Sequence[TopicRecovery], catalog: Catalog) -> Mapping[s
 
 
 def new_ids(nodes: Nodes, target: str, note: Note) -> dict[int, int]:
-    """Return {id in the lost cluster: id in the new one} of a topic whose ledgers have others; empty if they have not."""
+    """Return {id in the lost cluster: id in the new one} of a topic with new ids; empty for others."""
     if not note.has_new_ids:
         return {}
     made = parse_new_ids(nodes.get(new_ids_path(target)))
@@ -219,15 +219,15 @@ def new_ids(nodes: Nodes, target: str, note: Note) -> dict[int, int]:
 
 
 def not_restored(catalog: Catalog, source: str, restored: Collection[int], before: int | None = None) -> set[int]:
-    """Return the ids of a topic's ledgers that the bucket has, and could be restored, and were not; with ``before`` only smaller ones."""
+    """Return the ids of a topic's readable ledgers in the bucket that were not restored; ``before`` limits the ids."""
     ids = {ref.ledger_id for ref in readable_ledgers(catalog, source, None)}
     return {one for one in ids if one not in restored and (before is None or one < before)}
 
 
 def not_in_bucket(names: Collection[str], copies: Sequence[tuple[int, str | None]], catalog: Catalog) -> list[int]:
-    """Return which of some copies of ledgers, as (id, uuid), the bucket does not have as a whole, under some names of their topic."""
+    """Return the ids of copies, given as (id, uuid), that the bucket does not have intact under any of a topic's names."""
     there = {(ref.ledger_id, ref.uuid) for name in names for ref in catalog.refs_of(name) if ref.is_sound}
-    # Their objects may have the name of the topic that they were restored from before the cluster was lost.
+    # Objects may have the name of the topic that they were restored from before the cluster was lost.
     return [
         ledger_id
         for ledger_id, uuid in copies
@@ -237,7 +237,7 @@ def not_in_bucket(names: Collection[str], copies: Sequence[tuple[int, str | None
 
 
 def _original(catalog: Catalog, source: str, ledger_id: int, listed: LedgerInfo) -> LedgerRef | None:
-    """Return the ledger that was restored: the copy that the list names, which may be of another topic, else the one to read."""
+    """Return the restored ledger: the copy in the list, which may be of another topic, else the one to read."""
     copies = [ref for ref in (*catalog.copies_of(source, ledger_id), *catalog.all_of(ledger_id)) if ref.is_sound]
     uuid = None if listed.context is None else listed.context.uuid
     named = [ref for ref in copies if ref.uuid == uuid]

@@ -1,7 +1,7 @@
-"""What the new cluster has already: topics, ids of ledgers, and what its namespaces would have brokers delete.
+"""Existing contents of the new cluster: topics, ledger ids, and namespace policies that would delete restored data.
 
-Clients know a topic and its partitions by one name. Partitions of two topics there would be one topic to them; of a topic beside
-partitions of its name they get none of its messages.
+For clients a topic and its partitions have one name. They would treat partitions of two topics as one topic; and they get no messages of a
+topic beside partitions with its name.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,35 +40,35 @@ from ledgerfs_cluster.zookeeper.node import Node
 from ledgerfs_cluster.zookeeper.nodes import Nodes
 
 END_OF_IDS = 1 << 35
-"""Functions of Pulsar that process each message once count by ``ledgerId << 28 | entryId`` (``FunctionCommon.getSequenceId``): 63 bits."""
+"""Pulsar Functions with effectively-once processing count by ``ledgerId << 28 | entryId`` (``FunctionCommon.getSequenceId``): 63 bits."""
 _OTHER_NAME = "restore under another name (--as)"
 
 Publish = Callable[[str, str, bytes], None]
-"""Sends one message: to which topic, with which key, and its value."""
+"""Sends one message: topic, key, and value."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewCluster:
-    """The new cluster, and how topics are restored into it.
+    """The new cluster, and options for restoring topics into it.
 
     Attributes
     ----------
     cluster
         Its ZooKeeper.
     requests
-        To any of its brokers, by a user who may see and make tenants.
+        To any of its brokers, with permission to list and create tenants.
     driver
-        By which its brokers find the objects.
+        The driver with which its brokers find the objects.
     publish
-        Sends snapshots of aborted transactions; None where no topic with transactions is restored.
+        Sends snapshots of aborted transactions; None if no restored topic has transactions.
     looks_for_transactions
-        Whether all entries are read for transactions; otherwise brokers show aborted messages, if there are any.
+        Whether all entries are searched for transactions; otherwise brokers show aborted messages, if there are any.
     gives_new_ids
-        Whether ledgers whose ids are taken are copied under new ones.
+        Whether ledgers with conflicting ids are copied under new ones.
     stores
-        Where schemas are saved.
+        Places of saved schemas.
     sets_schemas
-        Whether schemas are set at all.
+        Whether schemas are restored at all.
 
     """
 
@@ -88,28 +88,28 @@ class NewCluster:
 
     @property
     def ledgers_path(self) -> str:
-        """Where its BookKeeper has its nodes."""
+        """Root of its BookKeeper's nodes."""
         return self.cluster.reading.ledgers_path
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What there is in the new cluster of what is to be restored.
+    """Existing contents of the new cluster that concern a recovery.
 
     Attributes
     ----------
     owners
-        {id of a ledger that is to be restored, and is known in the cluster: managed ledgers that list it, "" for BookKeeper}.
+        {id of a ledger to restore that exists in the cluster: managed ledgers that list it, "" for BookKeeper}.
     named
-        Offloaded ledgers that its lists name: the id, and the first half of the uuid.
+        Offloaded ledgers in its lists: the id, and the first half of the uuid.
     noted
-        Ids that runs have noted for copies of ledgers.
+        Ids that runs have recorded for copies of ledgers.
     ours
-        (Source, target) of the topics that were restored before, from the same bucket.
+        (source, target) of topics that were restored before, from the same bucket.
     taken
-        {managed ledger that cannot be made in the new cluster: what is there, and what to do about it, in words}.
+        {managed ledger that cannot be created in the new cluster: the conflict, and how to resolve it}.
     own
-        Managed ledgers of the bucket that are the new cluster's own: its lists have all of them, and no dump has them.
+        Managed ledgers of the bucket that are the new cluster's own: its lists contain all their ledgers, and no dump contains them.
 
     """
 
@@ -129,7 +129,7 @@ class Found:
         for ref in topic.ledgers:
             others = [one for one in self.owners.get(ref.ledger_id, ()) if one != topic.target]
             if others:
-                # A name says more than that BookKeeper has it, too.
+                # Prefer a topic's name over BookKeeper's.
                 found[ref.ledger_id] = max(others)
         if not found:
             return None
@@ -139,15 +139,15 @@ class Found:
 
 
 def look(nodes: Nodes, topics: Sequence[TopicRecovery], bucket: str, ledgers_path: str = "/ledgers") -> Found:
-    """Return what the new cluster has, no older than this moment.
+    """Return the new cluster's current contents.
 
-    All lists are read: an id that one of them has must not be another ledger's, since a broker asks BookKeeper and its caches by the id.
-    Raises the errors of ZooKeeper, and `CorruptMetadataError` for a list or a note that cannot be read.
+    Reads all lists: an id in a list must not become another ledger's, since brokers address BookKeeper and caches by id alone.
+    Raises the errors of ZooKeeper, and `CorruptMetadataError` for an unreadable list or record.
     """
     nodes.catch_up()
     wanted = {ref.ledger_id for one in topics for ref in one.ledgers}
     owners: dict[int, tuple[str, ...]] = {}
-    # By their folders: ids of a bucket are near each other, and a new cluster has few of them.
+    # List folders: the ids of a bucket are close together, and a new cluster has few of them.
     folders = sorted({ledger_path(one, ledgers_path).rpartition("/")[0] for one in wanted})
     for path in paths_below(nodes, folders):
         ledger_id = ledger_id_at(path, ledgers_path)
@@ -171,7 +171,7 @@ def look(nodes: Nodes, topics: Sequence[TopicRecovery], bucket: str, ledgers_pat
 def _places(
     nodes: Nodes, lists: Mapping[str, Node], topics: Sequence[TopicRecovery], bucket: str
 ) -> tuple[set[tuple[str, str]], dict[str, str], set[str]]:
-    """Return which topics were restored before, why others cannot be made, and which are the new cluster's own (`Found`)."""
+    """Return topics restored before, conflicts of others, and the new cluster's own topics (`Found`)."""
     near: dict[str, list[str]] = {one.whole: [] for one in topics}
     for name in lists:
         if (stem := split_partition(name)[0]) in near:
@@ -182,20 +182,20 @@ def _places(
     ours = {(one.source, one.target) for one in topics if sources.get(one.target) == (one.source, bucket)}
     taken: dict[str, str] = {}
     own: set[str] = set()
-    # What a template makes of others is not what it is to make another one of.
+    # Targets of a template are copies, and not sources of further copies.
     made = {one.target for one in topics if one.source != one.target}
     for one in topics:
         if (one.source, one.target) in ours:
             continue
         is_made = one.source == one.target or one.source in made
-        # A topic beside partitions of its own name was so in the lost cluster, which is a remark (`together`).
+        # A topic beside partitions of its own name was so in the lost cluster: only a warning (`together`).
         strangers = [
             name
             for name in near[one.whole]
             if split_partition(sources.get(name, ("", ""))[0])[0] != split_partition(one.source)[0]
         ]
         if is_made and one.source in lists and _has_all(lists[one.source], one):
-            # Another one may have been restored under the name that it has.
+            # Another topic may have been restored under its name.
             own.add(one.source)
         elif one.target in lists:
             taken[one.target] = f"the new cluster has a topic of this name: {_OTHER_NAME}"
@@ -209,7 +209,7 @@ def _places(
 
 
 def _restored_from(nodes: Nodes, lists: Mapping[str, Node], names: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Return of topics of the cluster that were restored which managed ledgers they were, and of which bucket."""
+    """Return {restored topic: (former managed ledger, bucket)} from the cluster's records."""
     found: dict[str, tuple[str, str]] = {}
     by_path = {note_path(name): name for name in sorted(names)}
     for path, node in answered(nodes.get_many, by_path):
@@ -220,7 +220,7 @@ def _restored_from(nodes: Nodes, lists: Mapping[str, Node], names: Iterable[str]
 
 
 def _has_all(node: Node, topic: TopicRecovery) -> bool:
-    """Whether a list names all copies that are to be restored; what a dump has of a topic may be more than the bucket has."""
+    """Return whether a list contains all copies to restore; False with a dump, which may list more ledgers than the bucket has."""
     if topic.info is not None or not topic.ledgers:
         return False
     named = {(one.ledger_id, one.context.uuid) for one in _ledgers_in(node) if one.context is not None}
@@ -232,10 +232,10 @@ def _ledgers_in(node: Node) -> tuple[LedgerInfo, ...]:
 
 
 def beside_others(nodes: Nodes, topics: Iterable[TopicRecovery], catalog: Catalog) -> dict[str, str]:
-    """Return {source: why not} of topics that are not to be made under another name, since the bucket has ledgers of that name.
+    """Return {source: reason} of topics whose new name already has other ledgers in the bucket.
 
-    Copies that a run which did not end has made there of the topic, under ids of which it left a note, are none of these.
-    Raises `CorruptMetadataError` for an invalid note, and the errors of ZooKeeper.
+    Ignores copies that an interrupted run has made of the topic under that name, by its record of new ids.
+    Raises `CorruptMetadataError` for an invalid record, and the errors of ZooKeeper.
     """
     reasons: dict[str, str] = {}
     for one in topics:
@@ -254,9 +254,9 @@ def beside_others(nodes: Nodes, topics: Iterable[TopicRecovery], catalog: Catalo
 
 
 def deleting(nodes: Nodes, topics: Iterable[TopicRecovery]) -> dict[str, str]:
-    """Return {source: why not} of planned topics of which brokers would delete, or acknowledge, what is restored.
+    """Return {source: reason} of planned topics whose restored data brokers would delete or acknowledge.
 
-    A restored ledger that a broker trims is deleted in the bucket. Namespaces that are not there yet are left out.
+    A restored ledger that a broker trims is deleted in the bucket. Ignores namespaces that do not exist yet.
     """
     planned = {one.source: namespace_of(one.target) for one in topics if one.is_planned}
     paths = {f"{POLICIES}/{one}": one for one in sorted({*planned.values()})}

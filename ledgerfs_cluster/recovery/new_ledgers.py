@@ -1,7 +1,7 @@
 """Ledgers that a recovery writes into the bucket: copies under other ids, and markers that end open transactions.
 
-Their names depend on what is in them: the next run takes what is there, if it is whole. A data object without an index is left to the
-store, which takes the same bytes again as written: another run may be about to put its index.
+Their names depend on their contents: the next run reuses existing ones that are whole. A data object without an index stays;
+the store reports the same bytes as written: another run may be about to put its index.
 """
 
 import struct
@@ -47,13 +47,13 @@ from ledgerfs_cluster.offload.object_copies import copy_object
 from ledgerfs_cluster.offload.record_digest import digest_of
 
 _ABORTED = 22
-"""The type of a marker."""
+"""Marker type of an aborted transaction."""
 _Digest = tuple[int, int, str]
 
 
 @dataclass(frozen=True, slots=True)
 class _Making:
-    """A ledger that is to be there: how to write it, and the digest of what is in it."""
+    """A ledger to create: a function that writes it, and the digest of its contents."""
 
     bucket: Bucket
     ledger: NewLedger
@@ -61,7 +61,7 @@ class _Making:
     expected: Callable[[], _Digest]
 
     def made(self) -> LedgerRef:
-        """Return the ledger if it is there and whole, or write it and read it back."""
+        """Return the ledger if it exists and is whole; otherwise write it and read it back."""
         if (taken := self._taken()) is not None:
             return taken
         if has_index(self.bucket, self.ledger.key):
@@ -91,7 +91,7 @@ class _Making:
         return ref_of(written)
 
     def _is_whole(self, there: WrittenLedger) -> bool:
-        """Whether it is of its topic, and all entries are as they should be."""
+        """Return whether it is of its topic, and all entries are as expected."""
         ref = ref_of(there)
         if ref.managed_ledger != there.ledger.metadata.managed_ledger:
             return False
@@ -104,23 +104,23 @@ class _Making:
 
 
 def copy_under_id(bucket: Bucket, ref: LedgerRef, ledger_id: int, managed_ledger: str) -> LedgerRef:
-    """Copy a ledger within its bucket to another id and topic, read it back, and return the copy; one that is there and whole is taken.
+    """Copy a ledger within its bucket to another id and topic, read it back, and return the copy; reuses an existing whole copy.
 
-    Neither the data object nor its blocks name the ledger's id: the store copies the data object itself where it can, and the index is
-    written again. Whether the id is free is not checked here.
+    Neither the data object nor its blocks contain the ledger's id: the store copies the data object itself if it can, and the index is
+    written again. Does not check whether the id is free.
 
     Raises
     ------
     RefusedLedgerError
-        The ledger is of the same topic, of which readers of the bucket would get each message twice, or of a layout that is not written.
+        The ledger is of the same topic, so readers of the bucket would get each message twice, or its layout cannot be written.
     InvalidNameError
-        An invalid id, or name of a topic.
+        An invalid id, or topic name.
     CorruptLedgerError
-        The ledger is damaged, or the copy is not what it should be; a copy that was written is removed again.
+        The ledger is damaged, or the copy differs; a copy that was written is removed again.
     StaleObjectError, ObjectExistsError
         Another writer replaces or removes one of the two meanwhile.
     StoreError, StoreUnreachableError, AccessDeniedError
-        Of the bucket.
+        From the bucket.
     """
     require_topic(managed_ledger)
     if ref.managed_ledger == managed_ledger:
@@ -150,17 +150,17 @@ def copy_under_id(bucket: Bucket, ref: LedgerRef, ledger_id: int, managed_ledger
 
 
 def copied_uuid(uuid: str, ledger_id: int, managed_ledger: str) -> str:
-    """Return the uuid of a ledger's copy under an id: the same for each run that makes it."""
+    """Return the uuid of a ledger's copy under an id: the same in each run."""
     return str(uuid5(UUID(uuid), f"{managed_ledger} {ledger_id}"))
 
 
 def end_transactions(
     bucket: Bucket, managed_ledger: str, ledger_id: int, transactions: Sequence[Transaction], at_ms: int
 ) -> LedgerRef:
-    """Write a ledger with a marker for each transaction that was left open, and return it; one that is there and whole is taken.
+    """Write a ledger with an abort marker for each open transaction, and return it; reuses an existing whole one.
 
-    Brokers do not need it, since they hide messages by a snapshot. Readers of the bucket would wait for these transactions forever. It has
-    to be behind all ledgers of the topic. ``at_ms`` is the publish time of the markers (ms since 1970 UTC), the same for each run, so that
+    Brokers hide messages by a snapshot and do not need it, but readers of the bucket would wait for these transactions forever. It has
+    to follow all ledgers of the topic. ``at_ms`` is the publish time of the markers (ms since 1970 UTC), the same for each run, so that
     it writes the same bytes. Raises `CorruptLedgerError`, `StaleObjectError` and the errors of the store.
     """
     key = new_key(ledger_id, str(uuid5(NAMESPACE_URL, f"{managed_ledger} {ledger_id}")))
@@ -196,6 +196,6 @@ def _new_ledger(reader: LedgerReader, key: LedgerKey, managed_ledger: str) -> Ne
         reason = "the ledger is damaged (run 'ledgerfs verify' for all damage); it is not copied"
         raise CorruptLedgerError(reason, key=reader.ref.key)
     user_metadata = copied_user_metadata(reader, managed_ledger)
-    # It is of the cluster that will name it, whichever that is.
+    # It belongs to the cluster that will list it.
     user_metadata.pop(CLUSTER_KEY, None)
     return NewLedger(key, of_topic(metadata, managed_ledger), user_metadata, own_block_size(reader))

@@ -1,4 +1,4 @@
-"""How many partitions the restored topics have, as the dump or their names have it, set in ZooKeeper once all partitions are there."""
+"""Numbers of partitions of restored topics, from the dump or from names; set in ZooKeeper after all partitions are restored."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping
@@ -20,14 +20,14 @@ from ledgerfs_cluster.zookeeper.changes import ClusterLock, MakeNode
 from ledgerfs_cluster.zookeeper.nodes import NodeReader
 
 MOST_INFERRED = 10_000
-"""Partitions that are believed of a name alone: clients open each of them, and anybody may have made up a name."""
+"""Maximum number of partitions that is inferred from a name alone: clients open each, and producers can choose any name."""
 
 
 def counts_in_new_cluster(plans: Iterable[TopicRecovery], dump: DumpedCluster | None) -> dict[str, int]:
-    """Return {partitioned topic in the new cluster, as a managed ledger without a number: how many partitions it had}.
+    """Return {partitioned topic in the new cluster, as a managed ledger without a partition number: its number of partitions}.
 
-    A dump may be older than the last partitions, so that none is left out of which there is a ledger. A number beyond `MOST_INFERRED` that
-    the dump does not have makes no partitions: those topics are served by their own names. A damaged node is as good as none.
+    A dump may be older than the last partitions, so every partition with a ledger counts. A number beyond `MOST_INFERRED` that is not in
+    the dump creates no partitions: those topics are served by their own names. A damaged node counts as missing.
     """
     settings = DumpedSettings() if dump is None else dump.settings
     counts: dict[str, int] = {}
@@ -47,9 +47,9 @@ def _told(stem: str, settings: DumpedSettings) -> int:
 
 
 def set_partitions(lock: ClusterLock, counts: Mapping[str, int], there_before: Collection[str] = ()) -> dict[str, str]:
-    """Set the counts of partitioned topics (managed ledgers without the number of a partition) that have none yet.
+    """Set the partition counts of topics (managed ledgers without a partition number) that have none yet.
 
-    Return as `other_counts`, also of those that get one meanwhile. Raises the errors of `ClusterLock.commit`.
+    Return as `other_counts`, including those that get one meanwhile. Raises the errors of `ClusterLock.commit`.
     """
     nodes = lock.newest()
     wrong = other_counts(nodes, counts, there_before)
@@ -65,9 +65,9 @@ def set_partitions(lock: ClusterLock, counts: Mapping[str, int], there_before: C
 
 
 def other_counts(nodes: NodeReader, counts: Mapping[str, int], there_before: Collection[str] = ()) -> dict[str, str]:
-    """Return of those that the cluster has with another count what is the matter, in words. Raises the errors of ZooKeeper.
+    """Return {topic: reason} of those with another count in the cluster. Raises the errors of ZooKeeper.
 
-    Those of topics that were ``there_before`` may have got more partitions since.
+    Topics in ``there_before`` may have got more partitions since.
     """
     wrong: dict[str, str] = {}
     names = {partitioned_path(name): name for name in counts}

@@ -1,7 +1,7 @@
-"""Which topics are restored, and what is to become of each, by the bucket and by a dump: no request to any cluster.
+"""Plan the recovery of topics, from the bucket and a dump; sends no request to any cluster.
 
-What is missing is known by the lost cluster's list, or, without a dump, by what the bucket shows. Names in the new cluster are as before,
-or by a template such as ``public/restored/{topic}``.
+Missing ledgers are determined by the lost cluster's lists, or, without a dump, by gaps in the bucket. Names in the new cluster are as
+before, or from a template such as ``public/restored/{topic}``.
 """
 
 import re
@@ -46,15 +46,15 @@ _FIELD = re.compile(r"\{([^{}]*)\}")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which topics are restored, and how they are called.
+    """Selection of topics, and their names in the new cluster.
 
     Attributes
     ----------
     topics
-        Full matches of ``tenant/namespace/topic``, for all partitions of a topic also of one of them; empty for all.
+        Full matches of ``tenant/namespace/topic``; a match of one partition selects all partitions; empty for all topics.
     template
-        Of their names, with ``{tenant}``, ``{namespace}`` and ``{topic}``; empty to keep all names. ``{topic}`` has to stand at the end: it
-        has the number of a partition, too, so that partitions stay partitions of one topic.
+        Of the new names, with ``{tenant}``, ``{namespace}`` and ``{topic}``; empty to keep all names. ``{topic}`` must stand at the end: it
+        includes a partition number, so that partitions stay partitions of one topic.
 
     Raises `InvalidOptionError` for an invalid template.
 
@@ -70,7 +70,7 @@ class Wanted:
             raise InvalidOptionError(reason, key=self.template)
 
     def has(self, managed_ledger: str) -> bool:
-        """Whether a topic is wanted."""
+        """Return whether a topic is selected."""
         if not self.topics:
             return True
         name = topic_of(managed_ledger).removeprefix("persistent://")
@@ -78,13 +78,13 @@ class Wanted:
         return any(pattern.fullmatch(one) for pattern in self.topics for one in both)
 
     def chosen(self, managed_ledgers: Iterable[str]) -> list[str]:
-        """Return those that are wanted: of a partitioned topic all partitions, or none."""
+        """Return the selected ones: of a partitioned topic all partitions, or none."""
         names = list(managed_ledgers)
         whole = {split_partition(name)[0] for name in names if self.has(name)}
         return [name for name in names if split_partition(name)[0] in whole]
 
     def target_of(self, managed_ledger: str) -> str | None:
-        """Return the managed ledger of a topic in the new cluster; None if the template makes no name of it."""
+        """Return the topic's managed ledger in the new cluster; None if the template results in an invalid name."""
         if not self.template:
             return managed_ledger
         name = parse_managed_ledger_name(managed_ledger)
@@ -103,15 +103,15 @@ class Wanted:
 
 
 def plan_each(catalog: Catalog, dump: DumpedCluster | None = None, wanted: Wanted | None = None) -> list[TopicRecovery]:
-    """Return the plan of each topic by itself, sorted by name; each partition is one.
+    """Return the plan of each topic independently, sorted by name; each partition has its own.
 
-    Topics of brokers' own (policies, transactions, health) are none of them: the new cluster's brokers make theirs.
+    Omits the brokers' own topics (policies, transactions, health): the new cluster's brokers create theirs.
 
     Raises `AccessDeniedError` for a bucket with folders that cannot be listed.
     """
     catalog.require_readable()
     wanted = wanted or Wanted()
-    # Ids are unique in a cluster, whatever ledgers say of their topics.
+    # Ids are unique in a cluster, whatever topic a ledger's metadata contain.
     owners = {} if dump is None else {one.ledger_id: name for name, info in dump.lists.items() for one in info.ledgers}
     names = {name for name in catalog.known_names if name is not None} | (set() if dump is None else dump.lists.keys())
     own = sorted(name for name in names if not (is_of_transactions(name) or is_of_brokers(name)))
@@ -120,7 +120,7 @@ def plan_each(catalog: Catalog, dump: DumpedCluster | None = None, wanted: Wante
 
 
 def together(topics: Sequence[TopicRecovery], dump: DumpedCluster | None) -> list[TopicRecovery]:
-    """Return plans of all topics that are to be made, those refused of which clients would not know one from the other."""
+    """Return plans of all topics; refuses those with different sources that clients would treat as one topic."""
     sources: dict[str, set[str]] = {}
     for one in topics:
         if one.is_planned:
@@ -131,7 +131,7 @@ def together(topics: Sequence[TopicRecovery], dump: DumpedCluster | None) -> lis
         if len(several := sources.get(one.whole, ())) > 1
     }
     partitioned = {one.whole for one in topics if is_partition(one.source, dump)}
-    # So they were in the lost cluster.
+    # They were beside each other in the lost cluster, too.
     return refused((one.with_remarks(_BESIDE) if one.target in partitioned else one for one in topics), reasons)
 
 
@@ -176,7 +176,7 @@ def _plan(
 
 
 def _refusal(name: str, target: str | None, catalog: Catalog, dump: DumpedCluster | None, wanted: Wanted) -> str | None:
-    """Return why a topic is not restored, whatever there is of it; None if it is."""
+    """Return why a topic is not restored, independently of its data; None if it is."""
     if parse_managed_ledger_name(name) is None:
         return "its name is none of a persistent topic, so that brokers do not find it"
     if target is None:
@@ -196,7 +196,7 @@ def _refusal(name: str, target: str | None, catalog: Catalog, dump: DumpedCluste
 
 
 def _cursors_of(name: str, dump: DumpedCluster | None) -> tuple[Mapping[str, DumpedCursor], list[str]]:
-    """Return the subscriptions that are restored, and what is to be said of others."""
+    """Return the subscriptions to restore, and warnings about the others."""
     found = {} if dump is None else dump.cursors.get(name, {})
     replicated = sorted(one for one in found if one.startswith(_REPLICATION))
     remarks = []
@@ -206,9 +206,9 @@ def _cursors_of(name: str, dump: DumpedCluster | None) -> tuple[Mapping[str, Dum
 
 
 def readable_ledgers(catalog: Catalog, name: str, info: ManagedLedgerInfo | None) -> Iterator[LedgerRef]:
-    """Yield of each ledger the copy to restore: the one that the list names, else the newest sound one, as the catalog ranks them.
+    """Yield the copy to restore of each ledger: the listed one, else the newest sound one in the catalog's order.
 
-    What the list names may be of another topic: the one from which the ledger was restored, under another name, before.
+    A listed copy may be of another topic: one that the ledger was restored from earlier, under another name.
     """
     uuids = {} if info is None else {one.ledger_id: _uuid_of(one) for one in info.ledgers}
     contradicted = {one.ledger_id for one in catalog.missing_of(name) if one.kind is GapKind.CONTRADICTED}
@@ -233,7 +233,7 @@ def _uuid_of(one: LedgerInfo) -> str | None:
 def _of_the_topic(
     name: str, refs: Sequence[LedgerRef], info: ManagedLedgerInfo | None, owners: Mapping[int, str]
 ) -> tuple[list[LedgerRef], list[int]]:
-    """Return the ledgers that are the topic's, and the ids of those that were not any more when the cluster was dumped."""
+    """Return the topic's ledgers, and the ids of those that it no longer had when the cluster was dumped."""
     last = info.ledgers[-1].ledger_id if info is not None and info.ledgers else -1
     kept: list[LedgerRef] = []
     left_out: list[int] = []
@@ -253,9 +253,9 @@ def _missing_by_list(
     gaps: Collection[MissingLedger],
     damaged: Collection[int],
 ) -> Iterator[MissingPart]:
-    """Yield what a list names and is not restored.
+    """Yield listed ledgers that are not restored.
 
-    ``gaps`` are those that the bucket shows, and why they cannot be read; ``damaged`` are the ids of those of which no copy is sound.
+    ``gaps`` are gaps in the bucket, with the reasons; ``damaged`` are ids of ledgers without a sound copy.
     """
     there = {ref.ledger_id: ref for ref in restored}
     why = {**dict.fromkeys(damaged, _DAMAGED), **{one.ledger_id: one.why for one in gaps}}
@@ -265,7 +265,7 @@ def _missing_by_list(
         entries, is_exact = _entries_of(one, ends.get(one.ledger_id) if one.ledger_id == last else None)
         ref = there.get(one.ledger_id)
         lacking = None if entries is None else max(0, entries - (0 if ref is None else ref.entries))
-        # What is whole in the bucket may have more entries than it had while it was open.
+        # A whole ledger in the bucket may have more entries than it had while it was open.
         is_whole = ref is not None and (lacking == 0 or (entries is None and not ref.is_open))
         if not is_whole and (lacking != 0 or not is_exact):
             absent = why.get(one.ledger_id) or (_GONE if one.is_offloaded else _NOT_OFFLOADED)
@@ -273,12 +273,12 @@ def _missing_by_list(
             until = one.closed_ms or None
             yield MissingPart(one.ledger_id, one.ledger_id, 1, lacking, before_ms, until, reason, not is_exact)
         before_ms = one.closed_ms or before_ms
-    # What was not listed yet, or may not have been, and the bucket shows. Older ones were the topic's no more.
+    # Gaps that were perhaps not listed yet. Older ones were no longer the topic's.
     yield from (_shown_part(one) for one in gaps if one.ledger_id not in there and not 0 <= one.ledger_id <= last)
 
 
 def _entries_of(one: LedgerInfo, end: LedgerEndAnswer | None) -> tuple[int | None, bool]:
-    """Return how many entries a ledger had, None if that is not known, and whether it could not get more after the dump."""
+    """Return the ledger's number of entries (None if unknown), and whether that was final at the dump."""
     if one.closed_ms or one.is_offloaded or one.entries:
         return one.entries, True
     if end is None or end.end in {LastEnd.UNKNOWN, LastEnd.GONE}:
@@ -295,9 +295,9 @@ def _shown_part(one: MissingLedger) -> MissingPart:
 
 
 def _without_copies(topics: Sequence[TopicRecovery], catalog: Catalog) -> list[TopicRecovery]:
-    """Return plans without those of topics that an earlier run has made under a wanted name, as copies of another one's ledgers.
+    """Return plans without topics that an earlier run has created under a wanted name, as copies of another topic's ledgers.
 
-    What a dump has is a topic of the lost cluster, whatever it was copied from.
+    A topic in the dump is the lost cluster's, whatever it was copied from.
     """
     by_target = {one.target: one for one in topics if one.source != one.target}
     return [
@@ -310,7 +310,7 @@ def _without_copies(topics: Sequence[TopicRecovery], catalog: Catalog) -> list[T
 
 
 def _is_copied(copies: Sequence[LedgerRef], source: TopicRecovery) -> bool:
-    """Whether all ledgers of a topic are, under other ids, ledgers of another topic, in their order: a run may have ended in between."""
+    """Return whether all ledgers are copies, under other ids, of another topic's ledgers in order; not all after an interrupted run."""
     rest = iter(source.ledgers)
     return bool(copies) and all(
         any(copy.agrees_with(ref) and copy.ledger_id != ref.ledger_id for ref in rest) for copy in copies
@@ -320,10 +320,10 @@ def _is_copied(copies: Sequence[LedgerRef], source: TopicRecovery) -> bool:
 def without_strangers(
     topics: Sequence[TopicRecovery], dump: DumpedCluster | None, bucket: Bucket
 ) -> list[TopicRecovery]:
-    """Return plans without the ledgers that clusters of other names have put into the same bucket; raises the errors of the store.
+    """Return plans without ledgers that clusters with other names have put into the same bucket; raises the errors of the store.
 
-    The user metadata of an object name the cluster, which costs a request: so only ledgers are read that no list of the dump has. Without
-    a dump the lost cluster's name is not known, and an object without a name counts as its own.
+    An object's user metadata contain the cluster's name, which costs a request: so only ledgers that no list of the dump contains are
+    checked. Without a dump the lost cluster's name is unknown; an object without a name counts as its own.
     """
     prefix = f"{CLUSTERS}/"
     nodes = {} if dump is None else dump.settings.nodes

@@ -1,7 +1,7 @@
-"""A plan, and a run, from beginning to end; a plan is a run that stops before it changes anything.
+"""Plan and run a recovery; a plan is a run that stops before it changes anything.
 
-Order of a run: the bucket is listed; ids of ledgers and transactions are advanced; tenants, namespaces and schemas are made; each topic is
-made by one commit; counts of partitions are set; the bucket is listed again.
+Order of a run: list the bucket; advance ids of ledgers and transactions; create tenants, namespaces and schemas; create each topic by one
+commit; set partition counts; list the bucket again.
 """
 
 import time
@@ -36,17 +36,17 @@ from ledgerfs_cluster.snapshot.bundles import namespace_of
 from ledgerfs_cluster.zookeeper.changes import ClusterLock
 
 Said = Callable[[str], None]
-"""Takes what is done now, a sentence each."""
+"""Called with a sentence about the current work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """What is left of the lost cluster, and what is wanted of it.
+    """The lost cluster's data, and the selection of topics.
 
     Attributes
     ----------
     dump, dump_name
-        What its dump has, and where that is; None without one.
+        Contents and URL of its dump; None without one.
 
     """
 
@@ -57,13 +57,13 @@ class Lost:
 
     @property
     def settings(self) -> DumpedSettings:
-        """What is known of its settings."""
+        """Its known settings."""
         return DumpedSettings() if self.dump is None else self.dump.settings
 
 
 @dataclass(slots=True)
 class _Prepared:
-    """What is known before anything is made: topics, what the new cluster has, settings, and what concerns all topics."""
+    """State before any change: topics, the new cluster's contents, settings, and warnings about all topics."""
 
     topics: list[TopicRecovery]
     found: Found
@@ -78,12 +78,12 @@ class _Prepared:
 
     @property
     def due(self) -> list[TopicRecovery]:
-        """Topics that are to be restored."""
+        """Topics to restore."""
         return [one for one in self.topics if one.is_planned]
 
 
 def plan(lost: Lost, into: NewCluster | None, progress: Progress) -> Report:
-    """Return what a run would do; nothing is written. Without ``into`` nothing of a new cluster is read.
+    """Return what a run would do; read-only. Without ``into`` no new cluster is read.
 
     Raises the errors of the bucket, of ZooKeeper and of the admin API.
     """
@@ -97,11 +97,11 @@ def plan(lost: Lost, into: NewCluster | None, progress: Progress) -> Report:
 
 
 def run(lost: Lost, into: NewCluster, progress: Progress, say: Said) -> Report:
-    """Restore topics, and return what became of each.
+    """Restore topics, and return the result of each.
 
-    What ends it leaves whole topics, and nothing of others but copies that no list names; the next run goes on.
+    An interrupted run leaves whole topics, and of others only unlisted copies; the next run resumes.
 
-    Raises the errors of the bucket, of ZooKeeper and of the admin API, and `LockHeldError` while others have it.
+    Raises the errors of the bucket, of ZooKeeper and of the admin API, and `LockHeldError` while another process holds the lock.
     """
     began_ms = _now()
     with ClusterLock.take(into.nodes.settings, holder_text("recovery")) as lock:
@@ -125,11 +125,11 @@ def _restored(  # noqa: PLR0917  (all of a run)
     progress: Progress,
     say: Said,
 ) -> list[TopicRecovery]:
-    """Restore the planned topics, and return what became of all."""
-    # Before anything is made: schemas are ledgers, too, and a broker that loads a topic makes one at once.
+    """Restore the planned topics, and return the results of all."""
+    # Advance ids first: schemas are ledgers, too, and a broker that loads a topic creates one at once.
     ids = advance_ids(lock, catalog, lost.dump, prepared.found, into.ledgers_path)
     advance_transactions(lock)
-    # From now on no ledger gets an id of the bucket's; until now a producer may have come.
+    # From now on no new ledger gets an id of the bucket's; a producer may have connected before.
     found = look(into.nodes, prepared.topics, lost.bucket.store.url, into.ledgers_path)
     prepared.refuse(_blocked(lost, into, prepared.topics, found, catalog))
     wanted = {namespace_of(one.target) for one in prepared.due}
@@ -151,7 +151,7 @@ def _restored(  # noqa: PLR0917  (all of a run)
 
 
 def _prepared(lost: Lost, into: NewCluster, catalog: Catalog) -> _Prepared:
-    """Return what is to be done, with those topics refused that cannot be made."""
+    """Return the work to do; refuses topics that cannot be created."""
     planned = _planned(lost, catalog)
     remarks = _about_bucket(lost)
     found = look(into.nodes, planned, lost.bucket.store.url, into.ledgers_path)
@@ -198,7 +198,7 @@ def _planned(lost: Lost, catalog: Catalog) -> list[TopicRecovery]:
 def _blocked(
     lost: Lost, into: NewCluster, topics: Sequence[TopicRecovery], found: Found, catalog: Catalog
 ) -> dict[str, str]:
-    """Return why planned topics cannot be made: the new cluster has something in their place, or has no ids for them."""
+    """Return why planned topics cannot be created: conflicts in the new cluster, or no free ids."""
     due = [one for one in topics if one.is_planned]
     try:
         block_beyond(into.nodes, catalog, lost.dump, found, into.ledgers_path)
@@ -222,7 +222,7 @@ def _blocked(
 
 
 def _set_partitions(lost: Lost, lock: ClusterLock, done: Sequence[TopicRecovery]) -> dict[str, str]:
-    """Set the counts of partitioned topics of which all partitions are there; return {former managed ledger: what is the matter}."""
+    """Set the partition counts of topics whose partitions are all restored; return {former managed ledger: problem}."""
     lacking = {one.whole for one in done if not one.is_served}
     served = [one for one in done if one.whole not in lacking]
     before = {one.whole for one in served} - {one.whole for one in done if one.outcome is Outcome.RESTORED}
@@ -231,7 +231,7 @@ def _set_partitions(lost: Lost, lock: ClusterLock, done: Sequence[TopicRecovery]
 
 
 def _about_bucket(lost: Lost) -> list[str]:
-    """Return what concerns all topics."""
+    """Return warnings about all topics."""
     catalog, remarks = lost.bucket.catalog, list[str]()
     if lost.dump is None:
         remarks.append(
@@ -249,7 +249,7 @@ def _about_bucket(lost: Lost) -> list[str]:
 
 
 def _about_subscriptions(topic: TopicRecovery) -> list[str]:
-    """Return what a run would say of the subscriptions of a topic: how far each is known."""
+    """Return a run's warnings about a topic's subscriptions: how current each is."""
     ledgers = [(ref.ledger_id, ref.ledger_id, ref.entries) for ref in topic.ledgers]
     end = ledgers[-1][0] + 1 if ledgers else 0
     return subscriptions_of(topic.source, topic.cursors, Positions(ledgers, end, topic.renumbered))[1]

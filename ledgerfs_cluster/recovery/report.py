@@ -1,4 +1,4 @@
-"""What is to become of topics, and what became of them: ledgers, subscriptions, what is missing; as JSON and in words."""
+"""Plans and results of topics: ledgers, subscriptions, missing data; as JSON and in words."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Outcome(Enum):
-    """What became of a topic, or will."""
+    """Planned or actual result of a topic."""
 
     PLANNED = "to be restored"
     RESTORED = "restored"
@@ -30,20 +30,20 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MissingPart:
-    """Ledgers, one after the other, that the new cluster will not have, or not all of.
+    """Consecutive ledgers that will be missing in the new cluster, wholly or partly.
 
     Attributes
     ----------
     first_ledger, last_ledger
-        Their ids; -1 where these are not known.
+        Their ids; -1 if unknown.
     ledgers
-        How many they are.
+        Their number.
     entries
-        How many entries will be missing; None if that is not known.
+        Number of missing entries; None if unknown.
     is_at_least
         Whether there may be more than ``entries``.
     from_ms, to_ms
-        When these were written, ms since 1970 UTC: after the one, until the other; None if not known.
+        Time range of writing, ms since 1970 UTC: after ``from_ms``, until ``to_ms``; None if unknown.
     why
         Why they are missing, in words.
 
@@ -68,23 +68,23 @@ class TopicRecovery:
     source, target
         The managed ledger in the bucket, and the one in the new cluster.
     ledgers
-        What is restored, ascending by id, each as a whole.
+        Restored ledgers, ascending by id, each complete.
     missing
-        What will be missing.
+        Missing data.
     info, cursors
-        Its list and its subscriptions by name, as a dump has them; None, and none, without.
+        Ledger list and subscriptions by name, from a dump; None and empty without one.
     left_out
-        Ids of ledgers in the bucket that were not the topic's any more when the lost cluster was dumped.
+        Ids of the bucket's ledgers that the topic no longer had when the lost cluster was dumped.
     remarks
-        What an operator has to know, a sentence each.
+        Warnings for an operator, a sentence each.
     outcome, reason
-        What becomes of it, and why it is not as it should be, in words; None if it is.
+        Planned or actual result, and the reason if it is not as expected; None if it is.
     listed
-        Of each ledger that was restored its id in the lost cluster, and what the list has of it.
+        For each restored ledger: its id in the lost cluster, and its metadata in the new list.
     subscriptions
-        How many it has.
+        Number of its subscriptions.
     compared
-        What its brokers served, compared with the bucket; None if they were not asked.
+        Result of comparing the brokers' messages with the bucket; None if they were not compared.
 
     """
 
@@ -104,17 +104,17 @@ class TopicRecovery:
 
     @property
     def topic(self) -> str:
-        """The topic as users know it."""
+        """The topic's name."""
         return topic_of(self.source)
 
     @property
     def target_topic(self) -> str:
-        """What it is called in the new cluster."""
+        """Its name in the new cluster."""
         return topic_of(self.target)
 
     @property
     def whole(self) -> str:
-        """The managed ledger in the new cluster without the number of a partition."""
+        """The managed ledger in the new cluster without a partition number."""
         return split_partition(self.target)[0]
 
     @property
@@ -129,22 +129,22 @@ class TopicRecovery:
 
     @property
     def is_well(self) -> bool:
-        """Whether nothing of it needs a look: what is missing is reported, and no failure."""
+        """Whether nothing failed; missing data are reported, but no failure."""
         return self.reason is None and (self.compared is None or self.compared.is_whole)
 
     @property
     def entries(self) -> int:
-        """How many entries are restored."""
+        """Number of restored entries."""
         return sum(ref.entries for ref in self.ledgers)
 
     @property
     def size(self) -> int:
-        """Bytes of all entries that are restored."""
+        """Bytes of all restored entries."""
         return sum(ref.length for ref in self.ledgers)
 
     @property
     def renumbered(self) -> Mapping[int, int]:
-        """{ledger: how many entries it has by the dump}, of those that have others in the bucket: their batches were split since, say."""
+        """{ledger: its number of entries in the dump}, of ledgers with another number in the bucket, such as after splitting batches."""
         former = {} if self.info is None else {one.ledger_id: one.entries for one in self.info.ledgers if one.entries}
         return {
             ref.ledger_id: former[ref.ledger_id]
@@ -154,39 +154,39 @@ class TopicRecovery:
 
     @property
     def missing_entries(self) -> int:
-        """How many entries are known to be missing."""
+        """Number of entries known to be missing."""
         return sum(one.entries or 0 for one in self.missing)
 
     @property
     def is_missing_exact(self) -> bool:
-        """Whether no more can be missing than `missing_entries`, of what was written before the dump."""
+        """Whether `missing_entries` is exact for everything written before the dump."""
         return self.info is not None and all(one.entries is not None and not one.is_at_least for one in self.missing)
 
     def with_remarks(self, *remarks: str) -> "TopicRecovery":
-        """Return it with more remarks."""
+        """Return a copy with more warnings."""
         return replace(self, remarks=(*self.remarks, *remarks)) if remarks else self
 
     def refused(self, reason: str) -> "TopicRecovery":
-        """Return it as one that is not restored."""
+        """Return a copy that is not restored, with the reason."""
         return replace(self, outcome=Outcome.REFUSED, reason=reason)
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All of a plan, or of a run.
+    """A plan, or the result of a run.
 
     Attributes
     ----------
     bucket, cluster, dump
         URLs and files, without credentials; None for no dump.
     known_until_ms
-        Up to when the lost cluster is known: the beginning of its dump, ms since 1970 UTC; None without one.
+        Time until which the lost cluster is known: the beginning of its dump, ms since 1970 UTC; None without one.
     began_ms, ended_ms
-        When the run began and ended; equal for a plan.
+        Beginning and end of the run; equal for a plan.
     remarks
-        What concerns all topics, a sentence each.
+        Warnings about all topics, a sentence each.
     by_hand
-        Settings of the lost cluster that are left to be set by hand.
+        Settings of the lost cluster that an operator must set by hand.
 
     """
 
@@ -202,11 +202,11 @@ class Report:
 
     @property
     def is_well(self) -> bool:
-        """Whether each topic that was wanted is as it should be."""
+        """Whether each selected topic is as expected."""
         return all(one.is_well for one in self.topics)
 
     def as_json(self) -> dict[str, Any]:
-        """Return all of it."""
+        """Return all fields."""
         return {
             "bucket": self.bucket,
             "cluster": self.cluster,
@@ -221,7 +221,7 @@ class Report:
 
 
 def refused(topics: Iterable[TopicRecovery], reasons: Mapping[str, str]) -> list[TopicRecovery]:
-    """Return topics of which planned ones are refused, by source, and with each of these all partitions of its topic."""
+    """Refuse planned topics by source, and with each of these all partitions of its topic."""
     made = [one.refused(reasons[one.source]) if one.is_planned and one.source in reasons else one for one in topics]
     others = {stem: one for one in made if one.outcome is Outcome.REFUSED and (stem := _partitioned(one.source))}
     return [
@@ -233,7 +233,7 @@ def refused(topics: Iterable[TopicRecovery], reasons: Mapping[str, str]) -> list
 
 
 def joined(parts: Sequence[MissingPart]) -> tuple[MissingPart, ...]:
-    """Return parts with those as one that follow each other for the same reason: there may be a hundred thousand ledgers."""
+    """Join consecutive parts with the same reason: there may be a hundred thousand ledgers."""
     made: list[MissingPart] = []
     for _, group in groupby(parts, key=lambda one: (one.why, one.entries is None, one.is_at_least)):
         first, *_ = same = list(group)

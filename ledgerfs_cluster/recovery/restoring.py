@@ -1,8 +1,7 @@
-"""Restoring topics into a cluster, one after the other: what each needs beside its ledgers, then one commit, which makes it, or nothing.
+"""Restore topics into a cluster, one after the other: prepare its ledgers, then create it by one atomic commit.
 
-A topic whose ids are taken needs copies of its ledgers; one with transactions a snapshot of those that were aborted, by which brokers hide
-their messages. Whatever ends a run leaves whole topics, and ledgers that no list names, which the next run takes: it reads what is there,
-and goes on.
+A topic with conflicting ids needs copies of its ledgers; one with transactions a snapshot of the aborted ones, by which brokers hide
+their messages. An interrupted run leaves whole topics, and unlisted ledgers, which the next run reads and reuses.
 """
 
 import time
@@ -42,7 +41,7 @@ from ledgerfs_cluster.snapshot.bundles import namespace_of
 from ledgerfs_cluster.zookeeper.changes import ClusterLock, MakeNode, Operation, SetNode
 
 _PLAIN_BYTES = 200_000
-"""Larger values are compressed: brokers read both, whatever they write."""
+"""Larger values are compressed: brokers read both forms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +51,15 @@ class Restoring:
     Attributes
     ----------
     lock
-        The cluster's.
+        The cluster's lock.
     bucket, catalog
-        What has the ledgers, and what it had when topics were planned.
+        The bucket with the ledgers, and its contents at the time of planning.
     into
-        The cluster.
+        The new cluster.
     ids
-        Ids that are not used and not given, beyond all others.
+        Unused ids that no generator returns, beyond all others.
     hides_aborted
-        Whether the cluster's brokers have transactions, and so hide what was aborted.
+        Whether the cluster's brokers have transactions enabled, and so hide aborted messages.
 
     """
 
@@ -72,9 +71,9 @@ class Restoring:
     hides_aborted: bool
 
     def restore(self, topic: TopicRecovery, *, has_new_ids: bool) -> TopicRecovery:
-        """Return what became of a planned topic.
+        """Restore a planned topic, and return the result.
 
-        Raises `LockLostError`, `StoreUnreachableError`, and the errors of ZooKeeper: then nothing of it is there, or all.
+        Raises `LockLostError`, `StoreUnreachableError`, and the errors of ZooKeeper: then the topic exists completely or not at all.
         """
         try:
             return self._restored(topic, has_new_ids=has_new_ids)
@@ -123,9 +122,9 @@ class Restoring:
         return topic
 
     def _commit_of(self, topic: TopicRecovery, cursors: Mapping[str, bytes]) -> list[Operation]:
-        """Return the commit that makes a topic: its list of ledgers, its subscriptions, and a note that it was restored.
+        """Return the commit that creates a topic: its ledger list, its subscriptions, and the record of its recovery.
 
-        Raises `ListFullError` for more than a ZooKeeper takes at once.
+        Raises `ListFullError` above ZooKeeper's packet size.
         """
         values = {managed_ledger_path(topic.target): self._list(topic)}
         values |= {cursor_path(topic.target, name): data for name, data in cursors.items()}
@@ -143,7 +142,7 @@ class Restoring:
             has_new_ids=any(old != ref.ledger_id for old, ref in topic.listed),
             hides_aborted=self.into.looks_for_transactions,
         ).build()
-        # There may be the note of a topic of this name that was deleted since.
+        # A deleted topic of this name may have left its record.
         path = note_path(topic.target)
         noted = next((node for _, node in answered(self.lock.newest().get_many, [path])), None)
         made.append(MakeNode(path, note) if noted is None else SetNode.of(noted, note))
@@ -153,9 +152,9 @@ class Restoring:
         return made
 
     def _list(self, topic: TopicRecovery) -> bytes:
-        """Return the list of a topic, and behind its ledgers one that BookKeeper does not have, and never will.
+        """Return a topic's ledger list, with an extra last ledger that BookKeeper does not have, and never will.
 
-        A broker that loads the topic forgets the last ledger of the list if BookKeeper does not know it, so that must be none of ours.
+        A broker that loads the topic drops the last ledger of the list if BookKeeper does not have it, so that must not be a restored one.
         """
         now_ms, driver = time.time_ns() // 1_000_000, self.into.driver
         former = () if topic.info is None else topic.info.ledgers
@@ -165,7 +164,7 @@ class Restoring:
                 ref.ledger_id,
                 ref.last_entry + 1,
                 ref.length,
-                # As the lost cluster had it: retention by age goes on as it was. Where it is not known the ledger seems younger.
+                # As in the lost cluster, so that retention by age continues. If unknown, the ledger seems younger.
                 closed_ms.get(old) or ref.changed_ms or now_ms,
                 OffloadContext(
                     ref.uuid,
@@ -180,7 +179,7 @@ class Restoring:
         ]
         ledgers.append(LedgerInfo(self.ids.last, 0, 0, 0))
         properties = () if topic.info is None else topic.info.properties
-        # Never terminated: of a list without a ledger that BookKeeper has, brokers then know no last message (seen with Pulsar 4.0.7).
+        # Never terminated: without a ledger in BookKeeper, brokers then report no last message (seen with Pulsar 4.0.7).
         return build_managed_ledger_info(ManagedLedgerInfo(tuple(ledgers), None, properties))
 
     def _refusal(self, found: TopicTransactions) -> str | None:
@@ -203,30 +202,30 @@ class Restoring:
         )
 
     def _end_of_transactions(self, topic: TopicRecovery, found: TopicTransactions) -> LedgerRef:
-        """Write the ledger in which the open transactions of a topic end for readers of the bucket."""
+        """Write the ledger that ends a topic's open transactions for readers of the bucket."""
         ledger_id = self._noted_ids(topic, ())
         if ledger_id < topic.ledgers[-1].ledger_id:
-            # In front of the messages it would end nothing, and readers of the bucket would wait forever.
+            # Before the messages it would end nothing, and readers of the bucket would wait forever.
             reason = f"ledger {ledger_id}, which an earlier run noted for the end of open transactions, is not behind its ledgers"
             raise RefusedLedgerError(f"{reason}: restore it under another name (--as)", key=new_ids_path(topic.target))
         at_ms = max(ref.changed_ms for ref in topic.ledgers)
         return end_transactions(self.bucket, topic.target, ledger_id, found.open, at_ms)
 
     def _publish(self, topic: TopicRecovery, aborted: Sequence[tuple[int, int]], last: LedgerRef) -> None:
-        """Have brokers know which transactions were aborted, before any of them can load the topic."""
+        """Publish the aborted transactions to brokers, before any of them can load the topic."""
         if self.into.publish is None:
             raise InvalidOptionError(
                 "it has transactions, and no client to publish a snapshot of them", key=topic.topic
             )
         end = Position(last.ledger_id, last.last_entry)
-        # No broker forgets any of them before all that is restored is trimmed.
+        # Brokers keep these until all restored ledgers are trimmed.
         snapshot = build_transaction_snapshot(topic.target_topic, end, [(one, end) for one in aborted])
         self.into.publish(snapshot_topic(namespace_of(topic.target)), topic.target_topic, snapshot)
 
     def _noted_ids(self, topic: TopicRecovery, ledgers: Sequence[int]) -> int:
-        """Return the first of the new ids of some ledgers of a topic, or one id more for none.
+        """Reserve new ids for some ledgers of a topic, one id if there are none; return the first.
 
-        It is noted before anything is written, so that a run after a crash writes the same ledgers.
+        Records them before anything is written, so that a run after a crash writes the same ledgers.
         """
         noted, path = new_ids_of(self.lock.newest(), topic.target), new_ids_path(topic.target)
         if noted is None:

@@ -1,8 +1,8 @@
-"""The subscriptions of a restored topic: those of the dump, at the same place, or at the end of what is there before it.
+"""The subscriptions of a restored topic, from the dump: at the same position, or at the end of the restored ledgers before it.
 
-A subscription is its node alone, since the new cluster has neither the cursor's ledger nor all ledgers of the topic. What the newest entry
-of the cursor's ledger told is put into the node, as a broker does when it unloads a topic. Left out is what names ledgers of the lost
-cluster's own (delayed messages, compaction), and which parts of batches were acknowledged: brokers do not take that from a node.
+A restored subscription is only a node, since the new cluster has neither the cursor's ledger nor all ledgers of the topic. The node gets
+the state from the newest entry of the cursor's ledger, as when a broker unloads a topic. Omitted are references to the lost cluster's own
+ledgers (delayed messages, compaction), and acknowledged parts of batches: brokers do not read these from a node.
 """
 
 from bisect import bisect_left
@@ -24,24 +24,24 @@ from ledgerfs_cluster.formats.managed_ledgers.names import cursor_path
 from ledgerfs_cluster.recovery.dumped_cluster import DumpedCursor
 
 _MOST_HOLES = 10_000
-"""Acknowledged ranges that are restored; brokers keep no more unless they are told otherwise
-(``managedLedgerMaxUnackedRangesToPersist``). The messages of more are delivered again."""
+"""Maximum number of restored acknowledged ranges; the brokers' default (``managedLedgerMaxUnackedRangesToPersist``). Messages in further
+ranges are delivered again."""
 _DELAYED, _COMPACTED = "#pulsar.internal.delayed.bucket", "CompactedTopicLedger"
 
 
 @dataclass(slots=True)
 class Positions:
-    """Moves the positions of one topic.
+    """Translates positions of one topic from the lost to the new cluster.
 
     Attributes
     ----------
     ledgers
-        Of each restored ledger, ascending by old id: the old id, the new one, and its entries.
+        (old id, new id, entries) of each restored ledger, ascending by old id.
     end
-        The id of a ledger behind all of these.
+        Id of a ledger after all of these.
     renumbered
-        {old id: entries} of ledgers that had so many when the positions were noted, and have others now, as where batches were split since.
-        Which of their messages a position within them means is not known any more.
+        {old id: entries} of ledgers whose number of entries has changed since the positions were recorded, for example by splitting
+        batches. Positions within them no longer identify messages.
 
     """
 
@@ -50,11 +50,11 @@ class Positions:
     renumbered: Mapping[int, int] = field(default_factory=dict)
 
     def moved(self, at: Position) -> Position:
-        """Return the position behind which what is left of the messages behind ``at`` begins, and perhaps some before it."""
+        """Return the position after which the restored messages after ``at`` begin, perhaps with some earlier ones."""
         return self._moved(at, is_up=False)
 
     def moved_up(self, at: Position) -> Position:
-        """Return the same for where a range of acknowledged messages begins: perhaps behind some of these, and never before it."""
+        """Return the same for the beginning of an acknowledged range: perhaps after some of its messages, and never before it."""
         return self._moved(at, is_up=True)
 
     def _moved(self, at: Position, *, is_up: bool) -> Position:
@@ -73,7 +73,7 @@ class Positions:
 
     @property
     def first(self) -> Position:
-        """The position before everything."""
+        """The position before all messages."""
         return Position(self.ledgers[0][1] if self.ledgers else self.end, -1)
 
 
@@ -84,10 +84,10 @@ def _old_id(ledger: tuple[int, int, int]) -> int:
 def subscriptions_of(
     source: str, dumped: Mapping[str, DumpedCursor], positions: Positions
 ) -> tuple[dict[str, bytes], list[str]]:
-    """Return the nodes of a topic's subscriptions, by name, and what is to be reported of them, a sentence each.
+    """Return {name: node} of a topic's subscriptions, and warnings, a sentence each.
 
-    One whose newest state is not known begins where its node had it: what was acknowledged since then is delivered again, and nothing is
-    left out.
+    A subscription whose newest state is unknown begins at its node's position: messages acknowledged since then are delivered again, and
+    none are skipped.
     """
     nodes: dict[str, bytes] = {}
     remarks: list[str] = []
@@ -113,7 +113,7 @@ def _dumped(path: str, cursor: DumpedCursor, positions: Positions) -> tuple[byte
 
 
 def _position_alone(path: str, node: bytes) -> bytes:
-    """Return the node of a subscription without what only its ledger has; raises `CorruptMetadataError`."""
+    """Return a subscription's node without the state that only its ledger has; raises `CorruptMetadataError`."""
     found = parse_cursor_info(node, key=path)
     if found.mark_delete is None:
         raise CorruptMetadataError("its node has no position", key=path)
@@ -124,9 +124,9 @@ def _position_alone(path: str, node: bytes) -> bytes:
 
 
 def settled_cursor(node: bytes, newest: bytes | None, positions: Positions, *, key: str) -> bytes:
-    """Return a subscription as its node alone, by its node in the lost cluster and the newest entry of its ledger, None without one.
+    """Return a subscription as a node alone, from its old node and the newest entry of its ledger (None without one).
 
-    Raises `CorruptMetadataError`, naming ``key``, for bytes that are no cursor, and a state in a ledger whose entry is not known.
+    Raises `CorruptMetadataError` with ``key`` for bytes that are not a cursor, and for a state in a ledger whose entry is unknown.
     """
     told = state = parse_cursor_info(node, key=key)
     if not told.is_in_the_node:

@@ -1,9 +1,9 @@
-"""The messages of transactions in a topic, by what became of these, and the snapshot by which brokers hide aborted ones.
+"""Messages of transactions in a topic, by their outcomes, and the snapshot by which brokers hide aborted ones.
 
-A topic without transactions costs no more than reading it and the walk over the metadata of its entries.
+A topic without transactions only costs reading it, and the walk over the metadata of its entries.
 
-Brokers keep snapshots in the system topic ``__transaction_buffer_snapshot`` of a namespace, of which the newest message with a topic's name
-as its key counts (``TransactionBufferSnapshot`` in Pulsar). The value is Avro binary, with the fields in the order of the alphabet.
+Brokers keep snapshots in the system topic ``__transaction_buffer_snapshot`` of a namespace, where the newest message with a topic's name
+as its key counts (``TransactionBufferSnapshot`` in Pulsar). The value is Avro binary, with the fields in alphabetical order.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,11 +34,11 @@ class TopicTransactions:
     Attributes
     ----------
     entries
-        {ledger id: {``committed``, ``aborted`` or ``open``: ids of the entries of such transactions}}, for ledgers that have some.
+        {ledger id: {``committed``, ``aborted`` or ``open``: entry ids of such transactions}}, for ledgers with some.
     transactions
-        {state: transactions with messages that ended so}.
+        {state: transactions with messages and this outcome}.
     greatest
-        {coordinator: the greatest number that it gave to a transaction}, by all messages and markers.
+        {coordinator: the greatest transaction number that it assigned}, from all messages and markers.
 
     """
 
@@ -53,20 +53,20 @@ class TopicTransactions:
 
     @property
     def hidden_messages(self) -> dict[int, Int64]:
-        """{ledger id: entries that are not to be seen}: those of aborted transactions, and of open ones."""
+        """{ledger id: entries to hide}: those of aborted and of open transactions."""
         return {
             ledger_id: np.array(sorted([*states.get("aborted", ()), *states.get(OPEN, ())]), np.int64)
             for ledger_id, states in self.entries.items()
         }
 
     def count(self, state: str) -> int:
-        """Return how many entries are of transactions that ended so."""
+        """Return the number of entries of transactions with this outcome."""
         return sum(len(states.get(state, ())) for states in self.entries.values())
 
     def hidden(self) -> list[Transaction]:
-        """Return the transactions whose messages are not to be seen.
+        """Return the transactions whose messages must be hidden.
 
-        Raises `RefusedLedgerError` for one with other messages that are to be seen: brokers know transactions by their ids alone.
+        Raises `RefusedLedgerError` for one that also has visible messages: brokers identify transactions by their ids alone.
         """
         hidden = {*self.transactions.get("aborted", ()), *self.open}
         both = sorted(hidden & self.transactions.get("committed", set()))
@@ -77,9 +77,9 @@ class TopicTransactions:
 
 
 def transactions_in(readers: Sequence[LedgerReader]) -> TopicTransactions:
-    """Return the transactions of a topic, and what became of each message; reads all of its ledgers, given in the order of their ids.
+    """Return the transactions of a topic, and the outcome of each message; reads all of its ledgers, given in the order of their ids.
 
-    Raises `CorruptMessageError` for a marker, or a message of a transaction, whose checksum is wrong, and as the readers.
+    Raises `CorruptMessageError` for a marker, or a transaction's message, with a wrong checksum, and the errors of the readers.
     """
     outcomes = TransactionOutcomes(readers, {}, is_damage_skipped=False)
     entries: dict[int, dict[str, list[int]]] = {}
@@ -104,7 +104,7 @@ def transactions_in(readers: Sequence[LedgerReader]) -> TopicTransactions:
 
 
 def _require_sound(batch: EntryBatch, rows: Int64, key: str) -> None:
-    """Raise `CorruptMessageError` for the first of some entries whose checksum is wrong: it would tell of another transaction."""
+    """Raise `CorruptMessageError` for the first entry with a wrong checksum: it could name another transaction."""
     some = EntryBatch(batch.first_entry, batch.buffer, batch.offsets[rows], batch.lengths[rows], batch.ids_of(rows))
     wrong = np.flatnonzero(check_entries(some).states >= EntryState.MISMATCH)
     if wrong.size:
@@ -125,14 +125,14 @@ def build_transaction_snapshot(topic: str, end: Position, aborts: Iterable[tuple
     topic
         ``persistent://tenant/namespace/topic``.
     end
-        The last entry up to which the snapshot is complete.
+        The last entry that the snapshot covers.
     aborts
-        Transactions, as (most, least) significant bits, each with the position at which it was aborted, ascending by these: brokers forget
-        it when that ledger is trimmed.
+        Transactions, as (most, least) significant bits, each with the position of its abort, ascending by position: brokers drop it
+        when that ledger is trimmed.
 
     """
     records = [_longs(at.entry_id, at.ledger_id, least, most) for (most, least), at in aborts]
-    # An array is a block with its number of records, if it has some, and an empty block.
+    # An array is a block preceded by its number of records, unless empty, and an empty block.
     block = _longs(len(records)) + b"".join(records) if records else b""
     name = topic.encode()
     return _PRESENT + block + b"\x00" + _longs(end.entry_id, end.ledger_id) + _PRESENT + _longs(len(name)) + name

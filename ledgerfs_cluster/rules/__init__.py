@@ -1,1 +1,1 @@
-"""What follows from a snapshot: retention, thresholds, ownership, orphans, loss. Reads nothing."""
+"""Pure rules over a snapshot: retention, thresholds, ownership, orphans, loss."""

@@ -1,4 +1,4 @@
-"""Subscriptions: what they have not acknowledged, when they were active, and what of their topics they keep from being trimmed."""
+"""Subscriptions: their backlog, last activity, and the ledgers that they keep from being trimmed."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from ledgerfs_cluster.snapshot.policies import BrokerDefaults
 from ledgerfs_cluster.snapshot.survey import Survey, TopicLedgers, is_system_topic
 
 Slowest = tuple[int, int] | None
-"""The position that all subscriptions of a topic have come to; None if it has none."""
+"""The least position of a topic's subscriptions; None without any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,23 +21,23 @@ class CursorState:
     Attributes
     ----------
     managed_ledger, name
-        Of its topic, and its own.
+        Managed ledger of its topic, and its own name.
     position
-        Up to which all is acknowledged: ledger and entry; -1 if it is not known.
+        Mark-delete position: ledger and entry; -1 if unknown.
     holes
-        How many ranges are acknowledged after that.
+        Number of acknowledged ranges after the position.
     backlog
-        Entries that are not acknowledged, without what is not known of the last ledger.
+        Entries that are not acknowledged, without the unknown part of the last ledger.
     backlog_size
-        Bytes after the position, with those of holes; in the ledger of the position by its average entry.
+        Bytes after the position, including acknowledged ranges; in the position's ledger estimated by its average entry size.
     last_active_ms
-        When it was last active, ms since 1970 UTC: None if the node does not tell; ``changed_ms`` is when the node was last changed.
+        Time of its last activity, ms since 1970 UTC: None if the node does not contain it; ``changed_ms`` is the node's last change.
     held_size, held_ledgers
-        Bytes, and number, of ledgers that retention lets go, and that go if no subscription of the topic needs them.
+        Bytes and number of ledgers beyond retention that would be trimmed without any subscription.
     is_stale
-        Whether it may be further: the ledger that has its state could not be read.
+        Whether it may be further: the ledger with its state could not be read.
     may_have_own_policies
-        Whether its topic may have policies of its own that could not be read: what is held may be another amount.
+        Whether its topic may have its own policies that could not be read: then the held amount may differ.
 
     """
 
@@ -56,12 +56,12 @@ class CursorState:
 
     @property
     def active_ms(self) -> int:
-        """When it was active at the latest, as far as is known."""
+        """Upper bound of its last activity, as far as known."""
         return self.changed_ms if self.last_active_ms is None else self.last_active_ms
 
 
 def cursors(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator[CursorState]:
-    """Yield every subscription, in the order of its topics in the survey."""
+    """Yield every subscription, in the snapshot's order of topics."""
     not_read = survey.namespaces_not_read()
     for topic in np.unique(survey.cursors["topic"]).tolist():
         name, ledgers, rows = survey.topics[topic], survey.ledgers_of(topic), survey.cursors_of(topic)
@@ -88,7 +88,7 @@ def cursors(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator[C
 
 
 def backlog_of(ledgers: TopicLedgers, mark: tuple[int, int]) -> tuple[int, int]:
-    """Return how many entries, and bytes, of a topic are after a position."""
+    """Return the number and bytes of a topic's entries after a position."""
     ledger_id, entry = mark
     at = int(np.searchsorted(ledgers.ids, ledger_id))
     after = at
@@ -103,7 +103,7 @@ def backlog_of(ledgers: TopicLedgers, mark: tuple[int, int]) -> tuple[int, int]:
 def _going_of(
     survey: Survey, topic: int, ledgers: TopicLedgers, defaults: BrokerDefaults, now_ms: int
 ) -> Callable[[Slowest], set[int]]:
-    """Return what returns which rows of ledgers go if all subscriptions have come to a position."""
+    """Return a function from a position of all subscriptions to the rows of the ledgers that are trimmed then."""
     name = survey.topics[topic]
     rule, _ = retention_of(name, survey.policies.get(namespace_of(name)), defaults, survey.own_policies(name))
     is_terminated = survey.is_terminated(topic)

@@ -1,6 +1,6 @@
-"""What is wrong with a cluster, one finding each: what was seen where, the bytes it is about, and the step that mends it.
+"""Findings about a cluster: the evidence, the bytes concerned, and the step that repairs it.
 
-Findings are made by pure functions over surveys; a command orders and shows them.
+Pure functions over snapshots make findings; a command sorts and prints them.
 """
 
 from collections.abc import Iterable
@@ -9,45 +9,45 @@ from enum import Enum
 
 
 class FindingKind(Enum):
-    """What is found; the value is the word in JSON, in tables and in Prometheus."""
+    """Kind of finding; the value is the word in JSON, in tables and in Prometheus."""
 
     ORPHAN_LEDGER = "orphan-ledger"
-    """A ledger of a topic that no list names."""
+    """A ledger of a topic that no ledger list contains."""
     FLAGGED_DELETED = "flagged-deleted"
-    """A ledger that its list calls deleted in BookKeeper, and that is there: no broker deletes it again."""
+    """A ledger that exists although its list marks it as deleted in BookKeeper: no broker deletes it again."""
     ORPHAN_CURSOR_LEDGER = "orphan-cursor-ledger"
-    """A ledger of a subscription's state that its node does not name, or whose subscription is gone."""
+    """A ledger of a subscription's state that its node does not reference, or whose subscription is gone."""
     ORPHAN_SCHEMA_LEDGER = "orphan-schema-ledger"
-    """A ledger of a schema that no locator names."""
+    """A ledger of a schema that no locator references."""
     ORPHAN_COMPACTED_LEDGER = "orphan-compacted-ledger"
-    """A compacted topic that the cursor of compaction does not name."""
+    """A compacted topic that the compaction cursor does not reference."""
     ORPHAN_DELAYED_LEDGER = "orphan-delayed-ledger"
-    """A bucket of delayed messages that no subscription names."""
+    """A bucket of delayed messages that no subscription references."""
     ORPHAN_OBJECT = "orphan-object"
-    """An object of an offload that no list names."""
+    """An object of an offload that no ledger list references."""
     LOST_LEDGER = "lost-ledger"
-    """A ledger that is listed, in BookKeeper nowhere, and not offloaded completely."""
+    """A listed ledger that is neither in BookKeeper nor completely offloaded."""
     LOST_SCHEMA_LEDGER = "lost-schema-ledger"
-    """A ledger that a locator of schemas names, and that is gone."""
+    """A missing ledger that a schema locator references."""
     LOST_COMPACTED_LEDGER = "lost-compacted-ledger"
-    """A compacted topic that is gone, or the state of its cursor."""
+    """A missing compacted topic, or the missing state of its cursor."""
     LOST_OBJECTS = "lost-objects"
-    """A ledger whose offload is complete, and whose objects are not there."""
+    """A ledger with a complete offload whose objects are missing."""
     TRUNCATED_OFFLOAD = "truncated-offload"
-    """An offload whose data object is shorter than its index says, or whose index cannot be read."""
+    """An offload whose data object is shorter than its index requires, or whose index cannot be read."""
     UNEQUAL_LEDGER = "unequal-ledger"
-    """A closed ledger that has other entries, or bytes, by its list than by BookKeeper's metadata."""
+    """A closed ledger whose list and BookKeeper metadata differ in entries or bytes."""
     UNDER_REPLICATED = "under-replicated"
-    """A ledger that has bookies which are not available."""
+    """A ledger with unavailable bookies."""
 
     @property
     def is_loss(self) -> bool:
-        """Whether data are lost, or may be with the next failure; the others are remarks."""
+        """Whether data are lost, or may be with the next failure; other findings are warnings."""
         return self in _LOSS
 
     @property
     def is_orphan_of_bookkeeper(self) -> bool:
-        """Whether it is about ledgers that nothing names; they may be another cluster's."""
+        """Whether it concerns ledgers without an owner; these may belong to another cluster."""
         return self.value.startswith("orphan-") and self is not FindingKind.ORPHAN_OBJECT
 
 
@@ -66,24 +66,24 @@ _LOSS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something to be mended.
+    """One problem, and the step that repairs it.
 
     Attributes
     ----------
     kind
-        What it is.
+        Kind of the problem.
     subject
-        The topic, ledger or object, as users name it.
+        The topic, ledger or object, in the users' form.
     ledger_ids
-        The ledgers it is about.
+        The ledgers concerned.
     size
-        Bytes that are freed, or lost; -1 if that is not known.
+        Bytes that are freed or lost; -1 if unknown.
     since_ms
-        From when on, ms since 1970 UTC; 0 if that is not known.
+        Since when, ms since 1970 UTC; 0 if unknown.
     evidence
-        What was seen where, in one sentence.
+        Observation and its source, in one sentence.
     mend
-        The command or step that mends it. This program writes nothing to a cluster.
+        The command or step that repairs it. This program writes nothing to a cluster.
 
     """
 
@@ -97,5 +97,5 @@ class Finding:
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings as they are shown: loss first, then by bytes, most first, then by kind and subject."""
+    """Sort findings for display: loss first, then by descending bytes, then by kind and subject."""
     return sorted(findings, key=lambda one: (not one.kind.is_loss, -one.size, one.kind.value, one.subject))

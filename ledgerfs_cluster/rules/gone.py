@@ -1,7 +1,7 @@
-"""Ledgers that schemas and compaction name, and that BookKeeper does not have: pure functions over a survey.
+"""Missing ledgers that schemas and compaction reference: pure functions over a snapshot.
 
-Brokers name a ledger after they have made it, and delete it after they name another, but schemas are deleted ledgers first. So one look may
-show what is healthy, and whoever tells users of it looks twice. What other subscriptions name is no message, and not judged.
+Brokers reference a ledger after they create it, and delete it after they reference another; of schemas they delete ledgers first. So one
+snapshot may show findings in a healthy cluster: confirm by a second check. Other subscriptions' ledgers have no messages; not judged.
 """
 
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ from ledgerfs_cluster.snapshot.tables import Table, parts_by
 
 
 class Namer(IntEnum):
-    """What names a ledger."""
+    """Kind of reference to a ledger."""
 
     SCHEMA = 0
-    """A locator of schemas."""
+    """A schema locator."""
     COMPACTED = 1
-    """The state of the cursor of compaction names it as the compacted topic."""
+    """The state of the compaction cursor, which references the compacted topic."""
     COMPACTION = 2
-    """The node of the cursor of compaction names it as what has its state."""
+    """The node of the compaction cursor, which references the ledger of its state."""
 
 
 _SAID = {
@@ -54,14 +54,14 @@ _SAID = {
         "restore the ledger from a backup or a copy before a broker loads the topic; the next compaction has only what the topic has",
     ),
 }
-"""What is found of each, the evidence, and the step that mends it."""
+"""Kind, evidence and repair step of a finding, by reference."""
 
 GONE = np.dtype([("namer", "i1"), ("ledger_id", "i8"), ("row", "i8")])
-"""A ledger that is gone; ``row`` is that of what names it, in `Survey.schemas` or `Survey.cursors`."""
+"""A missing ledger; ``row`` is the row of its reference in `Survey.schemas` or `Survey.cursors`."""
 
 
 def gone_ledgers(survey: Survey) -> Table:
-    """Return rows of `GONE` that a look shows; what states name that could not be read is left out."""
+    """Return rows of `GONE` in a snapshot, without references in states that could not be read."""
     cursors, is_compaction = survey.cursors, are_of_compaction(survey)
     is_told = is_compaction & ~cursors["is_stale"] & (cursors["compacted_ledger"] >= 0)
     is_in_a_ledger = cursors["cursors_ledger"] >= 0
@@ -75,12 +75,12 @@ def gone_ledgers(survey: Survey) -> Table:
 
 
 def unread_compactions(survey: Survey) -> int:
-    """Return how many cursors of compaction have a state that was not read: the compacted topic that it names may be gone."""
+    """Return how many compaction cursors have an unread state: their compacted topics may be missing."""
     return int((are_of_compaction(survey) & survey.cursors["is_stale"]).sum())
 
 
 def gone_findings(survey: Survey, rows: Table) -> Iterator[Finding]:
-    """Yield a finding for each schema, and for each compacted topic, whose ledgers are gone."""
+    """Yield a finding for each schema and each compacted topic with missing ledgers."""
     schemas = rows[rows["namer"] == Namer.SCHEMA]
     for some in parts_by(schemas, survey.schemas["name"][schemas["row"]]):
         name = survey.words[int(survey.schemas["name"][some["row"][0]])]
@@ -101,7 +101,7 @@ def _finding(namer: Namer, subject: str, ledger_ids: Int64, *told: str) -> Findi
 
 
 def _gone(survey: Survey, table: Table, namer: Namer, column: str = "ledger_id", only: Mask | None = None) -> Table:
-    """Return rows of `GONE` for what a column names, of some rows only."""
+    """Return rows of `GONE` for the references in a column, optionally of some rows only."""
     ids = table[column]
     is_gone = ~are_there(survey, ids)
     if only is not None:

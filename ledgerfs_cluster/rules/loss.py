@@ -1,7 +1,7 @@
-"""What a cluster has lost, or may lose next: listed ledgers that are nowhere, and ledgers on bookies that are not available.
+"""Lost or endangered data of a cluster: listed ledgers that do not exist, and ledgers on unavailable bookies.
 
-Pure functions over a survey. A list that was read after the ledgers names newer ones, too, so that one look shows loss where there is none:
-whoever tells users of it looks twice.
+Pure functions over a snapshot. A list that was read after the ledgers contains newer ones, too, so one snapshot may show loss where there
+is none: confirm it by a second check.
 """
 
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ from ledgerfs_cluster.snapshot.survey import Survey
 from ledgerfs_cluster.snapshot.tables import Table, parts_by
 
 _ENDLESS = 2**63 - 1
-"""The last entry of a ledger that is still written."""
+"""The last entry of an open ledger."""
 _AT_ONCE = 1 << 16
-"""Fragments whose bookies are in memory at a time."""
+"""Number of fragments whose bookies are in memory at a time."""
 _COPY = np.dtype([("bookie", "i4"), ("row", "i4"), ("is_dark", "?")])
 
 
 def lost_ledgers(survey: Survey) -> Table:
-    """Return rows of `LISTED` that are not offloaded completely, and not in BookKeeper; without those that are listed as empty."""
+    """Return rows of `LISTED` that are neither completely offloaded nor in BookKeeper, except ledgers listed as empty."""
     listed = survey.listed[~survey.listed["is_complete"]]
     is_empty = (listed["entries"] == 0) & (listed["closed_ms"] != 0)
     found: Table = listed[~is_empty & ~are_there(survey, listed["ledger_id"])]
@@ -33,10 +33,10 @@ def lost_ledgers(survey: Survey) -> Table:
 
 
 def unequal_ledgers(survey: Survey) -> Table:
-    """Return rows of `LISTED` that are closed in BookKeeper with other entries, or bytes, than their lists tell.
+    """Return rows of `LISTED` that are closed in BookKeeper with other entries or bytes than in their lists.
 
-    Neither changes any more. Of a line without entries BookKeeper's word counts. One of an offload that calls BookKeeper's copy deleted
-    tells of its objects alone, which may have other entries.
+    Neither changes any more. For a ledger listed without entries only BookKeeper's numbers count. If BookKeeper's copy is marked as
+    deleted, the list describes only the offload's objects, which may have other entries.
     """
     listed, ledgers = survey.listed, survey.ledgers
     if not (listed.size and ledgers.size):
@@ -50,7 +50,7 @@ def unequal_ledgers(survey: Survey) -> Table:
 
 
 def unequal_findings(survey: Survey, rows: Table) -> Iterator[Finding]:
-    """Yield a finding for each ledger that its list and BookKeeper tell other ends of; ``survey`` has both."""
+    """Yield a finding for each ledger whose end differs between its list and BookKeeper; ``survey`` contains both."""
     for row in rows:
         node = survey.ledgers[np.searchsorted(survey.ledgers["ledger_id"], row["ledger_id"])]
         entries, size = int(node["last_entry"]) + 1, int(node["length"])
@@ -70,7 +70,7 @@ def unequal_findings(survey: Survey, rows: Table) -> Iterator[Finding]:
 
 
 def lost_findings(survey: Survey, rows: Table) -> Iterator[Finding]:
-    """Yield a finding for each topic with ledgers that are lost."""
+    """Yield a finding for each topic with lost ledgers."""
     for some in parts_by(rows, rows["topic"]):
         has_attempts = bool((some["has_context"] & (some["uuid_high"] != 0)).any())
         objects = "; an attempt to offload is not complete: its objects may be whole" if has_attempts else ""
@@ -86,7 +86,7 @@ def lost_findings(survey: Survey, rows: Table) -> Iterator[Finding]:
 
 
 def missing_bookies(survey: Survey) -> frozenset[str]:
-    """Return the bookies that have entries of Pulsar's ledgers, and are not available."""
+    """Return unavailable bookies that have entries of Pulsar's ledgers."""
     is_used = np.zeros(len(survey.bookie_names), np.bool_)
     for _, members in _fragments_of(survey, _with_entries(survey)):
         is_used[members] = True
@@ -94,14 +94,14 @@ def missing_bookies(survey: Survey) -> frozenset[str]:
 
 
 def under_replicated(survey: Survey, missing: frozenset[str]) -> Iterator[Finding]:
-    """Yield a finding for each bookie of some that are missing: the ledgers that have entries there."""
+    """Yield a finding for each missing bookie, with the ledgers that have entries there."""
     rows = _with_entries(survey)
     is_gone = np.array([one in missing for one in survey.bookie_names], np.bool_)
     found = [_copies_on(is_gone, rows, *part) for part in _fragments_of(survey, rows)]
     if not any(part.size for part in found):
         return
     copies = np.concatenate(found)
-    # A ledger may have more than one fragment on a bookie: the worst of them is kept.
+    # A ledger may have several fragments on a bookie: keep the worst.
     copies = copies[np.lexsort((~copies["is_dark"], copies["row"], copies["bookie"]))]
     is_first = np.ones(copies.size, np.bool_)
     is_first[1:] = (np.diff(copies["row"]) != 0) | (np.diff(copies["bookie"]) != 0)
@@ -114,9 +114,9 @@ def under_replicated(survey: Survey, missing: frozenset[str]) -> Iterator[Findin
 
 
 def _fragments_of(survey: Survey, rows: Table) -> Iterator[tuple[Int64, Int64]]:
-    """Yield fragments that have entries of some ledgers: the places of these among the rows, and bookies, not many at once.
+    """Yield fragments with entries of some ledgers, in bounded groups: indexes of the rows, and their bookies.
 
-    Bookies have the shape (fragments, size of their ensembles), and are rows of `Survey.bookie_names`.
+    Bookies have the shape (fragments, ensemble size), and are rows of `Survey.bookie_names`.
     """
     if not rows.size:
         return
@@ -134,13 +134,13 @@ def _fragments_of(survey: Survey, rows: Table) -> Iterator[tuple[Int64, Int64]]:
 
 
 def _copies_on(is_gone: Mask, rows: Table, places: Int64, members: Int64) -> Table:
-    """Return a row of `_COPY` for each bookie that is gone in each fragment."""
+    """Return a row of `_COPY` for each missing bookie in each fragment."""
     gone = is_gone[members]
     quorums = rows["write_quorum"][places]
     is_dark = np.zeros(places.size, np.bool_)
     for quorum in np.unique(quorums).tolist():
         of_quorum = quorums == quorum
-        # Copies of an entry are on so many neighbours of the ensemble, which is a ring.
+        # An entry's copies are on write-quorum many neighbours of the ensemble, which is a ring.
         copies = gone[of_quorum]
         neighbours = [np.roll(copies, -k, axis=1) for k in range(max(1, min(quorum, members.shape[1])))]
         is_dark[of_quorum] = np.logical_and.reduce(neighbours).any(axis=1)
@@ -164,7 +164,7 @@ def _on_missing(rows: Table, bookie: str, dark: int) -> Finding:
 
 
 def _with_entries(survey: Survey) -> Table:
-    """Return the rows of Pulsar's ledgers that have entries, or may have."""
+    """Return the rows of Pulsar's ledgers that have, or may have, entries."""
     ledgers = survey.ledgers
     pulsar = survey.words.index(PULSAR) if PULSAR in survey.words else -2
     is_empty = (ledgers["state"] == LedgerState.CLOSED) & (ledgers["last_entry"] < 0)

@@ -1,7 +1,7 @@
-"""What a broker would offload of each topic, by its thresholds, at the topic's next rollover.
+"""Ledgers that a broker would offload at a topic's next rollover, by its thresholds.
 
-The rule is that of a broker's trigger, compared with it in runs: from the newest closed ledger back, sizes are added up, offloaded ledgers
-too; a ledger is chosen that is not offloaded, if the sum with it is over the threshold, or if it was closed long enough ago.
+The rule is that of a broker's trigger, and was compared with it in runs: sum sizes from the newest closed ledger back, offloaded ledgers
+included; choose a ledger that is not offloaded if the sum including it exceeds the threshold, or if it was closed long enough ago.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from ledgerfs_cluster.snapshot.survey import TopicLedgers
 
 
 def chosen_of(ledgers: TopicLedgers, thresholds: OffloadThresholds, now_ms: int) -> Int64:
-    """Return the rows that a broker would choose of a topic, ascending; a ledger without a time of closing is still open."""
+    """Return the rows that a broker would choose, ascending; a ledger without a closing time is still open."""
     rows = np.flatnonzero(ledgers.closed_ms != 0)
     sizes, closed_ms = ledgers.sizes[rows], ledgers.closed_ms[rows]
     is_due = np.zeros(rows.size, np.bool_)

@@ -1,10 +1,10 @@
-"""Ledgers in BookKeeper that nothing names, and those that a list calls deleted: pure functions over a survey.
+"""Ledgers in BookKeeper without an owner, and those that a list marks as deleted: pure functions over a snapshot.
 
-A survey reads ledgers before what may own them. One look is not enough: a ledger is made before it is named, and named no more before it is
-deleted. So whoever tells users of orphans looks twice, some seconds apart, and leaves out what is younger than a grace.
+A snapshot reads ledgers before their possible owners. One snapshot is not enough: a ledger is created before it is referenced, and loses
+its reference before it is deleted. So confirm orphans by a second check, some seconds later, and skip ledgers younger than a grace period.
 
-Ledgers of other Pulsar clusters on the same BookKeeper look like orphans, too. Ledgers name topics, and no cluster, so nothing tells for
-sure; `signs_of_sharing` hint at it. A cluster whose metadata are on other servers of ZooKeeper leaves no trace but its topics.
+Ledgers of other Pulsar clusters on the same BookKeeper look like orphans, too. Ledgers contain the name of a topic, but not of a cluster,
+so there is no proof; `signs_of_sharing` returns hints. A cluster with its metadata on another ZooKeeper leaves no trace but its topics.
 """
 
 from collections.abc import Iterator
@@ -47,22 +47,22 @@ _NAMED_BY = {
     FindingKind.ORPHAN_DELAYED_LEDGER: "the properties of its subscription",
 }
 _OWN_PATH = "/ledgers"
-"""Where BookKeeper keeps its metadata beside those of the one cluster that it was set up with."""
+"""Root of BookKeeper's metadata beside the cluster that it was set up with."""
 _SHARED = "do not delete it before you know: there are signs that other Pulsar clusters have their ledgers here, too; "
 
 
 @dataclass(frozen=True, slots=True)
 class Unnamed:
-    """Ledgers of Pulsar that nothing names.
+    """Pulsar's ledgers without an owner.
 
     Attributes
     ----------
     rows
-        Rows of `LEDGER`: old enough, and everything that could name them was read.
+        Rows of `LEDGER`: older than the grace period, and everything that could reference them was read.
     young
-        How many others are younger than the grace.
+        Number of others that are younger than the grace period.
     unclear
-        How many others something may name: what could not be read, what is not known here, or a compaction that runs.
+        Number of others that may have an owner: an unreadable or unknown one, or a running compaction.
 
     """
 
@@ -72,7 +72,7 @@ class Unnamed:
 
 
 def unnamed_ledgers(survey: Survey, now_ms: int, grace_ms: int) -> Unnamed:
-    """Return the ledgers that nothing names, those left alone for ``grace_ms`` before ``now_ms``: made, closed or changed before that."""
+    """Return the ledgers without an owner that were created, closed and changed at least ``grace_ms`` before ``now_ms``."""
     ledgers = survey.ledgers
     is_pulsars = ledgers["application"] == (survey.words.index(PULSAR) if PULSAR in survey.words else -2)
     free = ledgers[is_pulsars & ~is_in(ledgers["ledger_id"], named_ledgers(survey))]
@@ -83,18 +83,18 @@ def unnamed_ledgers(survey: Survey, now_ms: int, grace_ms: int) -> Unnamed:
 
 
 def flagged_ledgers(survey: Survey, now_ms: int, grace_ms: int) -> tuple[Table, int]:
-    """Return rows of `LISTED` that are called deleted in BookKeeper and are there, and how many more are in lists that changed lately."""
+    """Return rows of `LISTED` marked as deleted in BookKeeper that exist, and the number of others in lists that changed recently."""
     flagged = survey.listed[survey.listed["is_deleted_from_bookkeeper"]]
     there = flagged[is_in(flagged["ledger_id"], survey.ledgers["ledger_id"])]
-    # Brokers delete right behind the flag, and try again for minutes.
+    # Brokers delete right after the mark, and retry for minutes.
     is_young = survey.topic_table["changed_ms"][there["topic"]] > now_ms - grace_ms
     return there[~is_young], int(is_young.sum())
 
 
 def orphan_findings(survey: Survey, rows: Table, *, is_shared: bool = False) -> Iterator[Finding]:
-    """Yield a finding for each owner of ledgers that nothing names: one for closed ledgers, one for those that a writer may have open.
+    """Yield a finding for each owner of orphans: one for closed ledgers, one for ledgers that a writer may have open.
 
-    With ``is_shared`` there are signs that other Pulsar clusters have ledgers here (`signs_of_sharing`).
+    ``is_shared``: there are signs that other Pulsar clusters have ledgers here (`signs_of_sharing`).
     """
     is_open = rows["state"] != LedgerState.CLOSED
     known = known_topics(survey)
@@ -105,9 +105,9 @@ def orphan_findings(survey: Survey, rows: Table, *, is_shared: bool = False) -> 
 
 
 def flagged_findings(survey: Survey, rows: Table, lost: Int64, sound: Int64) -> Iterator[Finding]:
-    """Yield a finding for each topic with ledgers that are called deleted, and are there.
+    """Yield a finding for each topic with existing ledgers that are marked as deleted.
 
-    Of those whose objects are lost (sorted ids) BookKeeper has the only copy; ``sound`` are sorted ids of those whose objects were seen.
+    ``lost`` are sorted ids of ledgers without their objects: BookKeeper has the only copy. ``sound`` are those whose objects were seen.
     """
     is_last = is_in(rows["ledger_id"], lost)
     is_safe = is_in(rows["ledger_id"], sound) & ~is_last
@@ -168,13 +168,13 @@ def _subject(component: str, owner: str, cursor: str | None) -> str:
 
 
 def _may_be_named(survey: Survey, rows: Table) -> Mask:
-    """Return which ledgers something may name that could not be read, or that is not known here; shape (rows,)."""
+    """Return which ledgers may have an unreadable or unknown owner; shape (rows,)."""
     damaged, topics = DamagedOwners(survey), frozenset(survey.topics)
     found = np.zeros(rows.size, np.bool_)
     for group in _groups(rows, ("component", "owner", "cursor", "state")):
         row = rows[group[0]]
         component, owner, cursor = made_for(survey, row)
-        # A compacted topic is named only when it is finished.
+        # A compacted topic is referenced only after compaction has finished.
         is_being_made = component == COMPACTED and row["state"] != LedgerState.CLOSED
         is_being_made = is_being_made and topic_made_for(COMPACTED, owner or "") in topics
         found[group] = is_being_made or damaged.may_name(component, owner, cursor) is not False
@@ -182,7 +182,7 @@ def _may_be_named(survey: Survey, rows: Table) -> Mask:
 
 
 def _groups(rows: Table, columns: tuple[str, ...]) -> Iterator[Int64]:
-    """Yield the places of the rows that are equal in some columns, in the order of their first rows."""
+    """Yield the indexes of rows with equal values in some columns, in the order of their first rows."""
     if not rows.size:
         return
     order = np.lexsort([rows[name] for name in reversed(columns)])
@@ -194,7 +194,7 @@ def _groups(rows: Table, columns: tuple[str, ...]) -> Iterator[Int64]:
 
 
 def signs_of_sharing(survey: Survey) -> list[str]:
-    """Return a sentence for each sign; none is no proof that BookKeeper is this cluster's alone."""
+    """Return a sentence for each sign of other clusters; an empty list is no proof that there are none."""
     signs = []
     if survey.ledgers_path != _OWN_PATH:
         signs.append(f"BookKeeper keeps its metadata in {survey.ledgers_path}, as one that several clusters use may do")
@@ -207,14 +207,14 @@ def signs_of_sharing(survey: Survey) -> list[str]:
 
 
 def _open_ledgers_of_others(survey: Survey) -> int:
-    """Return how many ledgers without an end were made for topics that are not here."""
+    """Return the number of open ledgers of topics that do not exist here."""
     words = survey.words
     if MANAGED_LEDGER not in words:
         return 0
     ledgers = survey.ledgers
     is_open = (ledgers["state"] != LedgerState.CLOSED) & (ledgers["component"] == words.index(MANAGED_LEDGER))
     owners, counts = np.unique(ledgers["owner"][is_open & (ledgers["owner"] >= 0)], return_counts=True)
-    # A list that cannot be read is that of a topic which is here.
+    # A topic with an unreadable list exists here.
     known = known_topics(survey) | DamagedOwners(survey).topics
     return sum(
         count for owner, count in zip(owners.tolist(), counts.tolist(), strict=True) if words[owner] not in known

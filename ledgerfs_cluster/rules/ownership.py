@@ -1,6 +1,6 @@
-"""Whose a ledger is: what a survey's lists, cursors and schemas name, and what may be named where a node could not be read.
+"""Owners of ledgers: references in a snapshot's lists, cursors and schemas, and possible owners in unreadable nodes.
 
-A damaged list is never "no owner": whatever it may name is left alone.
+A damaged list is never "no owner": all ledgers that it may contain are left alone.
 """
 
 from collections.abc import Container
@@ -23,7 +23,7 @@ COMPACTED, DELAYED = "compacted-ledger", "delayed-index-bucket"
 
 
 def named_ledgers(survey: Survey) -> Int64:
-    """Return the ids of all ledgers that anything names, sorted, each once."""
+    """Return the ids of all referenced ledgers, sorted and unique."""
     cursors = survey.cursors
     columns = (
         survey.listed["ledger_id"],
@@ -36,7 +36,7 @@ def named_ledgers(survey: Survey) -> Int64:
 
 
 def is_in(ids: Int64, sorted_ids: Int64) -> Mask:
-    """Return which ids are among sorted ones; shape (ids,)."""
+    """Return which ids are in a sorted array; shape (ids,)."""
     if not sorted_ids.size:
         return np.zeros(ids.size, np.bool_)
     places = np.minimum(np.searchsorted(sorted_ids, ids), sorted_ids.size - 1)
@@ -45,13 +45,13 @@ def is_in(ids: Int64, sorted_ids: Int64) -> Mask:
 
 
 def are_there(survey: Survey, ids: Int64) -> Mask:
-    """Return which ids are of ledgers that BookKeeper has, also those whose nodes are damaged; shape (ids,)."""
+    """Return which ids exist in BookKeeper, also those with damaged nodes; shape (ids,)."""
     damaged = np.array(sorted(survey.damaged_ledgers), np.int64)
     return is_in(ids, survey.ledgers["ledger_id"]) | is_in(ids, damaged)
 
 
 def is_at_or_below(path: str, folders: Container[str]) -> bool:
-    """Whether a path, or a folder above it, is among some: of a folder that may not be listed nobody knows what is below."""
+    """Return whether a path or one of its parents is in ``folders``: the children of an unlisted folder are unknown."""
     while path:
         if path in folders:
             return True
@@ -60,7 +60,7 @@ def is_at_or_below(path: str, folders: Container[str]) -> bool:
 
 
 class DamagedOwners:
-    """What may name ledgers and could not be read: lists, subscriptions, and locators of schemas or folders of them."""
+    """Unreadable possible owners of ledgers: lists, subscriptions, and schema locators or their folders."""
 
     __slots__ = ("_compacted", "_cursors", "_of_cursors", "_schemas", "topics")
 
@@ -76,13 +76,13 @@ class DamagedOwners:
         self._compacted = stale | {topic for topic, cursor in self._cursors if cursor == COMPACTION}
 
     def may_name(self, component: str | None, owner: str | None, cursor: str | None) -> bool | None:
-        """Return whether one of them may name a ledger with these custom metadata; None where nobody knows what would name it."""
+        """Return whether one of them may own a ledger with these custom metadata; None if its kind of owner is unknown."""
         if owner is None or component not in {SCHEMA, MANAGED_LEDGER, COMPACTED, DELAYED}:
             return None
         if component == SCHEMA:
             return is_at_or_below(unquote_plus(owner), self._schemas)
         topic = topic_made_for(component, owner)
-        # A walk does not look for a list at other paths.
+        # Snapshots read lists at these paths only.
         if managed_ledger_of(f"{MANAGED_LEDGERS}/{topic}") != topic:
             return None
         if component == MANAGED_LEDGER:
@@ -91,7 +91,7 @@ class DamagedOwners:
 
 
 def made_for(survey: Survey, row: np.void) -> tuple[str | None, str | None, str | None]:
-    """Return the component, the owner and the cursor that the custom metadata of a ledger have, a row of `LEDGER`."""
+    """Return component, owner and cursor from the custom metadata of a ledger, a row of `LEDGER`."""
     component, owner, cursor = (
         None if row[name] < 0 else survey.words[int(row[name])] for name in ("component", "owner", "cursor")
     )
@@ -99,7 +99,7 @@ def made_for(survey: Survey, row: np.void) -> tuple[str | None, str | None, str 
 
 
 def topic_made_for(component: str, owner: str) -> str:
-    """Return the managed ledger of the topic that a ledger was made for; of a schema, that of its topic."""
+    """Return the managed ledger of the topic that a ledger was created for; for a schema, the schema's topic."""
     if component == MANAGED_LEDGER:
         return owner
     try:
@@ -114,7 +114,7 @@ def known_topics(survey: Survey) -> frozenset[str]:
 
 
 def are_of_compaction(survey: Survey) -> Mask:
-    """Return which rows of `CURSOR` are cursors of compaction."""
+    """Return which rows of `CURSOR` are compaction cursors."""
     if COMPACTION not in survey.cursor_names:
         return np.zeros(survey.cursors.size, np.bool_)
     found: Mask = survey.cursors["name"] == survey.cursor_names.index(COMPACTION)

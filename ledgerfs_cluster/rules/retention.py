@@ -1,13 +1,13 @@
-"""What a broker would trim of each topic now, from metadata alone, also where no broker has loaded the topic.
+"""Ledgers that a broker would trim now, from metadata alone, also for topics that no broker has loaded.
 
-The rules are those of a broker's trim, compared with it in runs. A broker that loads a topic first forgets ledgers without entries, closes
-the last one, and begins another; then ledgers that all subscriptions have passed go from the oldest on, while one is past the retention by
-time or by size, up to the first that stays.
+The rules are those of a broker's trim, and were compared with it in runs. A broker that loads a topic first drops ledgers without entries,
+closes the last one, and begins another; then it trims ledgers that all subscriptions have passed, oldest first, while they exceed the
+retention by time or by size, up to the first that stays.
 
-Entries are those of the list, also where BookKeeper has others: a broker asks BookKeeper of the last ledger alone, and deletes there what
-its list calls empty.
+Entries are counted by the list, also if BookKeeper differs: a broker checks only the last ledger in BookKeeper, and deletes ledgers there
+that its list shows as empty.
 
-Subscriptions are where they are: what a time to live expires is acknowledged only once a broker has the topic loaded for a while.
+Subscriptions keep their positions: messages past their time to live are acknowledged only after the topic has been loaded for a while.
 """
 
 from typing import NamedTuple
@@ -24,7 +24,7 @@ _NEVER = np.iinfo(np.int64).max
 
 
 class Trim(NamedTuple):
-    """Rows of a topic's ledgers: ``dropped`` are without entries, and forgotten by loading the topic; ``going`` are trimmed."""
+    """Rows of a topic's ledgers: ``dropped`` have no entries, and loading the topic removes them; ``going`` are trimmed."""
 
     dropped: tuple[int, ...]
     going: tuple[int, ...]
@@ -36,7 +36,7 @@ def retention_of(
     defaults: BrokerDefaults,
     own: NamespacePolicies = NOTHING_SET,
 ) -> tuple[Retention, str]:
-    """Return what holds for a topic, and whose that is: ``own`` policies come first, and are all that system topics have."""
+    """Return a topic's retention and its source: ``own`` policies take precedence, and are the only ones of system topics."""
     if own.retention is not None:
         return own.retention, "topic"
     if is_system_topic(managed_ledger):
@@ -46,15 +46,15 @@ def retention_of(
 
 
 def keeps_its_last(owner: Owner, last_end: LastEnd, *, is_terminated: bool) -> bool:
-    """Whether the last ledger of a topic stays its current one, as in a broker that has the topic loaded; else loading it makes another.
+    """Return whether a topic's last ledger stays current, as in a broker that has the topic loaded; else loading creates another.
 
-    Loading a terminated topic changes nothing. What is not known of a last ledger is never said to go.
+    Loading a terminated topic changes nothing. A last ledger with an unknown end is never reported as trimmed.
     """
     return is_terminated or last_end is LastEnd.UNKNOWN or (owner is not Owner.NONE and last_end is LastEnd.OPEN)
 
 
 def slowest_of(cursors: Table) -> tuple[int, int] | None:
-    """Return the least position of the cursors of a topic; None without any."""
+    """Return the least position of a topic's cursors; None without any."""
     if not cursors.size:
         return None
     first = cursors[np.lexsort((cursors["mark_entry"], cursors["mark_ledger"]))[0]]
@@ -64,9 +64,9 @@ def slowest_of(cursors: Table) -> tuple[int, int] | None:
 def trim_of(
     ledgers: TopicLedgers, slowest: tuple[int, int] | None, rule: Retention, now_ms: int, *, has_current: bool
 ) -> Trim:
-    """Return what a broker would trim of a topic whose subscriptions have all come to ``slowest``; None if it has none.
+    """Return the ledgers that a broker would trim if all subscriptions are at ``slowest`` (None without any).
 
-    With ``has_current`` the last ledger is the current one, and stays; otherwise the topic is loaded first.
+    ``has_current``: the last ledger is the current one, and stays; otherwise the topic is loaded first.
     """
     rows = np.arange(ledgers.ids.size)
     closed_ms = ledgers.closed_ms

@@ -1,7 +1,7 @@
-"""The objects of offloads in a bucket against what a cluster lists: those that no list names, and those that a list misses.
+"""Compare the objects of offloads in a bucket with a cluster's ledger lists: find orphans and missing objects.
 
-Pure functions over a survey and a listing. The bucket is listed before the lists are read: a list names an offload before, or soon after,
-its objects are there, and does not name it any more before they go.
+Pure functions over a snapshot and a listing. The bucket is listed before the lists are read: a list references an offload before, or soon
+after, its objects exist, and drops the reference before they are deleted.
 """
 
 from collections.abc import Mapping
@@ -28,8 +28,8 @@ PAIR = np.dtype(
         ("length", "i8"),
     ]
 )
-"""The data and the index object of one offload: bytes, -1 for one that is not there; ``modified_ms`` is that of the younger one, 0 if the
-store does not tell. ``entries`` and ``length`` are those of the ledger by its index, if objects and index agree (``is_readable``)."""
+"""Data and index object of one offload: bytes, -1 for a missing one; ``modified_ms`` is that of the younger one, 0 if unknown. ``entries``
+and ``length`` are the ledger's by its index, if objects and index agree (``is_readable``)."""
 
 PairKeys = npt.NDArray[np.bytes_]
 """A value for each pair of uuid and ledger."""
@@ -37,22 +37,22 @@ PairKeys = npt.NDArray[np.bytes_]
 
 @dataclass(frozen=True, slots=True)
 class TieredObjects:
-    """A bucket that was listed.
+    """A listed bucket.
 
     Attributes
     ----------
     url
-        Where it is.
+        URL of the bucket.
     names
-        What offload contexts call it.
+        Names of the bucket in offload contexts.
     endpoint
-        The endpoint that it was asked at; None if nobody told.
+        The endpoint that was used; None if unknown.
     pairs
         Rows of `PAIR`.
     reasons
-        {(high and low half of the uuid, ledger): why the offload cannot be read}.
+        {(high and low half of the uuid, ledger): why the offload is unreadable}.
     refused
-        Those of them of which the store refuses an object: they may be whole.
+        Those for which the store refuses an object: they may be whole.
 
     """
 
@@ -78,21 +78,21 @@ def pair_keys(rows: Table) -> PairKeys:
 
 
 def completely_offloaded(survey: Survey) -> Table:
-    """Return rows of `LISTED`."""
+    """Return rows of `LISTED` with a complete offload."""
     found: Table = survey.listed[survey.listed["is_complete"]]
     return found
 
 
 def are_in(survey: Survey, rows: Table, bucket: TieredObjects) -> Mask:
-    """Return which rows of `LISTED` name a bucket; shape (rows,).
+    """Return which rows of `LISTED` reference a bucket; shape (rows,).
 
-    A bucket of the same name at another endpoint may be another one: where contexts name several, that one counts that was asked.
+    A bucket of the same name at another endpoint may be another one: if contexts contain several endpoints, only the one in use counts.
     """
     endpoints = [_endpoint_in(one, bucket.names) for one in survey.drivers]
     different = {one for one in endpoints if one is not None}
     wanted = different if len(different) == 1 else {bucket.endpoint or ""} & different
     is_meant = np.array([*(one in wanted for one in endpoints), False])
-    # Row -1 is that of no driver.
+    # Row -1 stands for no driver.
     found: Mask = is_meant[rows["driver"]]
     return found
 
@@ -100,10 +100,10 @@ def are_in(survey: Survey, rows: Table, bucket: TieredObjects) -> Mask:
 def unnamed_pairs(
     survey: Survey, bucket: TieredObjects, now_ms: int, grace_ms: int, former_ids: int
 ) -> tuple[Table, int, int]:
-    """Return the offloads that no list names, rows of `PAIR`, and how many others are left out.
+    """Return the offloads that no ledger list references, rows of `PAIR`, and the number of others that are left out.
 
-    Those are too young to tell, or of unknown age; and have ids below ``former_ids``, from before something was restored into the cluster:
-    they may be all that is left of the lost one's.
+    Left out are offloads that are too young or of unknown age, and those with ids below ``former_ids``, from before something was restored
+    into the cluster: they may be the last copies of the lost cluster.
     """
     named = survey.listed[survey.listed["has_context"]]
     free = ~np.isin(pair_keys(bucket.pairs), pair_keys(named))
@@ -115,14 +115,14 @@ def unnamed_pairs(
 
 
 def without_objects(rows: Table, bucket: TieredObjects) -> Table:
-    """Return those rows of `LISTED`, all of this bucket, of which an object is not there."""
+    """Return the rows of `LISTED`, all of this bucket, that lack an object."""
     whole = bucket.pairs[(bucket.pairs["data_size"] >= 0) & (bucket.pairs["index_size"] >= 0)]
     found: Table = rows[~np.isin(pair_keys(rows), pair_keys(whole))]
     return found
 
 
 def with_broken_objects(rows: Table, bucket: TieredObjects) -> list[tuple[np.void, str]]:
-    """Return those rows of `LISTED`, all of this bucket, whose objects are there and are not the ledger, and why."""
+    """Return the rows of `LISTED`, all of this bucket, whose existing objects do not match the ledger, and the reasons."""
     pairs = bucket.pairs[(bucket.pairs["data_size"] >= 0) & (bucket.pairs["index_size"] >= 0)]
     keys = pair_keys(pairs)
     order = np.argsort(keys, kind="stable")
@@ -131,7 +131,7 @@ def with_broken_objects(rows: Table, bucket: TieredObjects) -> list[tuple[np.voi
         return []
     places = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), order.size - 1)]
     found = pairs[places]
-    # Of a line without entries the index's word counts, as for readers.
+    # For a ledger listed without entries the index's numbers count, as for readers.
     is_other = (rows["entries"] > 0) & ((found["entries"] != rows["entries"]) | (found["length"] != rows["size"]))
     is_broken = (keys[places] == wanted) & (~found["is_readable"] | is_other)
     return [(rows[at], _why(rows[at], found[at], bucket.reasons)) for at in np.flatnonzero(is_broken).tolist()]
@@ -146,6 +146,6 @@ def _why(row: np.void, pair: np.void, reasons: Mapping[tuple[int, int, int], str
 
 
 def _endpoint_in(driver: tuple[str | None, tuple[tuple[str, str], ...]], names: frozenset[str]) -> str | None:
-    """Return the endpoint that the properties of a driver name, perhaps none (""); None if they name another bucket."""
+    """Return the endpoint in a driver's properties ("" if none); None if they contain another bucket."""
     properties = dict(driver[1])
     return properties.get("serviceEndpoint", "") if properties.get("bucket") in names else None

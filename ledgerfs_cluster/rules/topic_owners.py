@@ -1,4 +1,4 @@
-"""Which broker has a topic, as ZooKeeper tells it now."""
+"""Read from ZooKeeper which broker owns a topic now."""
 
 from ledgerfs.errors import CorruptMetadataError, LedgerfsError, ObjectNotFoundError
 from ledgerfs_cluster.snapshot.bundles import BROKERS, NAMESPACES, BundleOwners, Owner, namespace_of
@@ -7,15 +7,15 @@ from ledgerfs_cluster.zookeeper.nodes import NodeReader
 
 
 def owner_now(nodes: NodeReader, managed_ledger: str) -> Owner:
-    """Return what ZooKeeper has of a topic's broker now, which loads no topic; raises the errors of ZooKeeper.
+    """Return the current owner of a topic in ZooKeeper, without loading the topic; raises the errors of ZooKeeper.
 
-    Unknown with the extensible load manager, and where a broker's node is damaged.
+    `Owner.UNKNOWN` with the extensible load manager, and for a broker with a damaged node.
     """
     return _read(nodes, namespace_of(managed_ledger)).of(managed_ledger)
 
 
 def _read(nodes: NodeReader, namespace: str) -> BundleOwners:
-    """Read bundles before brokers: a broker that comes in between may have the topic, and is then of a load manager that is seen."""
+    """Read bundles before brokers: a broker that joins in between may own the topic, and its load manager is then seen."""
     owners = BundleOwners()
     folder = f"{NAMESPACES}/{namespace}"
     for name in _children(nodes, folder):

@@ -1,4 +1,4 @@
-"""Read many nodes while their paths are found; nodes that are deleted meanwhile are left out."""
+"""Read many nodes while their paths are found; skip nodes that are deleted meanwhile."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -11,7 +11,7 @@ Result = TypeVar("Result")
 
 
 def paths_below(nodes: Nodes, folders: Iterable[str]) -> Iterator[str]:
-    """Yield the paths right below each of some nodes; raises the errors of ZooKeeper."""
+    """Yield the paths of the direct children of some nodes; raises the errors of ZooKeeper."""
     for folder, names in answered(nodes.children_many, folders):
         for name in names:
             yield f"{folder}/{name}"
@@ -20,7 +20,7 @@ def paths_below(nodes: Nodes, folders: Iterable[str]) -> Iterator[str]:
 def answered(
     ask: Callable[[Iterable[str]], Iterator[Result | LedgerfsError]], paths: Iterable[str]
 ) -> Iterator[tuple[str, Result]]:
-    """Yield each path that is still there with the answer; raises all other errors."""
+    """Yield each existing path with its answer; raises all errors except those of missing nodes."""
     asked: deque[str] = deque()
 
     def noted() -> Iterator[str]:

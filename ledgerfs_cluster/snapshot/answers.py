@@ -1,6 +1,6 @@
-"""Questions to bookies, and their answers: ends of open ledgers, states of cursors in use, policies of topics.
+"""Requests to bookies, and their answers: ends of open ledgers, states of cursors in use, policies of topics.
 
-Stored schemas are read for dumps alone: no survey needs them.
+Stored schemas are read for dumps alone: no snapshot needs them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,23 +13,23 @@ from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode
 
 
 class LastEnd(IntEnum):
-    """What is known of the end of a topic's last ledger, whose size no list tells."""
+    """Source of the end of a topic's last ledger, whose size is not in the list."""
 
     UNKNOWN = 0
-    """The ledger is open, and its bookies were not asked, or did not tell."""
+    """The ledger is open, and its bookies were not asked or did not answer."""
     CLOSED = 1
-    """BookKeeper has its end."""
+    """BookKeeper's metadata contain its end."""
     OPEN = 2
-    """The ledger is open; bookies told what a recovery would find."""
+    """The ledger is open; bookies reported the end that a recovery would find."""
     GONE = 3
     """BookKeeper does not have the ledger."""
     LISTED = 4
-    """The list itself has entries of it, or a complete offload, and nobody else told."""
+    """Only the list contains its entries, or a complete offload."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerEndAnswer:
-    """The end of a ledger: its entries, and bytes of them all; ``trouble`` says why they are not known."""
+    """The end of a ledger: number and bytes of its entries; ``trouble`` is the reason if unknown."""
 
     ledger_id: int
     end: LastEnd
@@ -40,7 +40,7 @@ class LedgerEndAnswer:
 
 @dataclass(frozen=True, slots=True)
 class CursorAnswer:
-    """The newest entry of a cursor's ledger; None if it has none, or for ``trouble``. ``path`` is that of the cursor's node."""
+    """The newest entry of a cursor's ledger; None if it is empty, or with ``trouble``. ``path`` is the cursor's node."""
 
     path: str
     entry: bytes | None
@@ -49,9 +49,9 @@ class CursorAnswer:
 
 @dataclass(frozen=True, slots=True)
 class TopicPoliciesAnswer:
-    """What the topics of a namespace have set; ``trouble`` says why that is not known.
+    """Policies of the topics of a namespace; ``trouble`` is the reason if unknown.
 
-    ``policies`` is {managed ledger, without the number of a partition: an object as ZooKeeper has of namespaces}.
+    ``policies`` is {managed ledger without a partition number: an object in the form of ZooKeeper's namespace policies}.
     """
 
     namespace: str
@@ -61,7 +61,7 @@ class TopicPoliciesAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SchemaAnswer:
-    """What BookKeeper has of one version of a schema, by the path of its locator below ``/schemas``: the entry, or None for ``trouble``.
+    """BookKeeper's entry of one schema version, or None with ``trouble``; ``name`` is the path of its locator below ``/schemas``.
 
     `ledgerfs_cluster.formats.stored_schema.parse_stored_schema` parses it.
     """
@@ -76,7 +76,7 @@ Answer = LedgerEndAnswer | CursorAnswer | TopicPoliciesAnswer
 
 
 class EventLedgers(NamedTuple):
-    """Where the events of a namespace are: compacted ledgers, then the topic's; each schema as version, ledger and entry."""
+    """Ledgers with the events of a namespace: compacted ones, then the topic's; each schema as version, ledger and entry."""
 
     topic: str
     compacted: Sequence[LedgerNode]
@@ -85,20 +85,20 @@ class EventLedgers(NamedTuple):
 
 
 class BookieReads(Protocol):
-    """Reads of bookies that change nothing, for many ledgers at once."""
+    """Reads from bookies without changes, for many ledgers at once."""
 
     def ends(self, nodes: Sequence[LedgerNode]) -> Sequence[tuple[int, int] | LedgerfsError]:
         """Return entries and bytes of each open ledger, as a recovery would find them."""
         ...
 
     def last_entries(self, nodes: Sequence[LedgerNode]) -> Iterator[bytes | LedgerfsError | None]:
-        """Yield the newest entry of each ledger, open or closed; None of an empty one."""
+        """Yield the newest entry of each ledger, open or closed; None for an empty one."""
         ...
 
     def entries(self, asked: Sequence[tuple[LedgerNode, int]]) -> Iterator[bytes | LedgerfsError]:
-        """Yield each entry, or why no replica has given it."""
+        """Yield each entry, or the error why no replica returned it."""
         ...
 
     def last_events(self, events: EventLedgers) -> Sequence[tuple[str, Any]] | LedgerfsError:
-        """Return keys and decoded events: of each key the last one for this cluster, and the last global one; none that was deleted."""
+        """Return keys and decoded events: for each key the last one for this cluster, and the last global one; none for a deleted key."""
         ...

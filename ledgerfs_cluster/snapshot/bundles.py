@@ -1,7 +1,7 @@
-"""Which broker has a topic: the namespace's bundles of hashes, and who owns each.
+"""Owners of topics: a namespace's hash bundles, and the broker that owns each.
 
-With `ModularLoadManagerImpl` owners are nodes in ZooKeeper; with the extensible load manager they are messages of a topic, and not known
-here. An owned bundle says that its topics may be loaded, no more; one without an owner, that none is.
+With `ModularLoadManagerImpl` owners are nodes in ZooKeeper; with the extensible load manager they are messages of a topic, and unknown
+here. Topics in an owned bundle may be loaded; topics in a bundle without an owner are not.
 """
 
 import re
@@ -18,7 +18,7 @@ _MODULAR = "ModularLoadManagerImpl"
 
 
 class Owner(Enum):
-    """What is known of a topic's broker."""
+    """State of a topic's broker."""
 
     NONE = "none"
     """No broker has the topic loaded."""
@@ -44,18 +44,18 @@ class BundleOwners:
 
     @property
     def are_in_zookeeper(self) -> bool:
-        """Whether a node in ZooKeeper comes and goes with each owner; there are none while there is no broker."""
+        """Whether owners are ephemeral nodes in ZooKeeper; also True without any broker."""
         return all(name.endswith(_MODULAR) for name in self.load_managers.values())
 
     def own(self, path: str) -> None:
-        """Take the node of an owner; one above it is passed over."""
+        """Add the node of an owner; ignores parent nodes."""
         namespace, _, bundle = path.removeprefix(f"{NAMESPACES}/").rpartition("/")
         found = _BUNDLE.fullmatch(bundle)
         if found is not None:
             self._owned.setdefault(namespace, []).append((int(found[1], 16), int(found[2], 16)))
 
     def of(self, managed_ledger: str) -> Owner:
-        """Return what is known of the broker of a topic."""
+        """Return the state of a topic's broker."""
         place = hash_of(managed_ledger)
         owned = self._owned.get(namespace_of(managed_ledger), ())
         is_owned = any(low <= place < high or place == high == _LAST_HASH for low, high in owned)
@@ -65,7 +65,7 @@ class BundleOwners:
 
 
 def hash_of(managed_ledger: str) -> int:
-    """Return where a topic lies between the boundaries of bundles."""
+    """Return a topic's hash, which lies between the boundaries of its bundle."""
     return crc32(topic_of(managed_ledger).encode("utf-8", "surrogatepass"))
 
 

@@ -1,15 +1,15 @@
-"""What the clusters of an instance of Pulsar are called, as ZooKeeper has it."""
+"""Names of the clusters of a Pulsar instance in ZooKeeper."""
 
 from ledgerfs.errors import ObjectNotFoundError
 from ledgerfs_cluster.zookeeper.nodes import NodeReader
 
 CLUSTERS = "/admin/clusters"
 GLOBAL = "global"
-"""Stands for them all."""
+"""Stands for all clusters."""
 
 
 def cluster_names(nodes: NodeReader) -> list[str]:
-    """Return the sorted names; of several, ZooKeeper does not tell which one it belongs to. Raises the errors of ZooKeeper."""
+    """Return the sorted names; with several, ZooKeeper does not contain which one is its own. Raises the errors of ZooKeeper."""
     try:
         return [name for name in nodes.children(CLUSTERS) if name != GLOBAL]
     except ObjectNotFoundError:
@@ -17,6 +17,6 @@ def cluster_names(nodes: NodeReader) -> list[str]:
 
 
 def only_cluster(nodes: NodeReader) -> str | None:
-    """Return what the cluster is called, which its brokers write on objects; None where ZooKeeper has no name, or those of others, too."""
+    """Return the cluster's name, which its brokers write to objects; None unless ZooKeeper has exactly one."""
     names = cluster_names(nodes)
     return names[0] if len(names) == 1 else None

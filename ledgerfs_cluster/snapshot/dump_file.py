@@ -1,8 +1,8 @@
-"""The file of a dump: JSON, compressed with zstd, one line a node, so that neither writing nor reading it needs much memory.
+"""The file of a dump: JSON, compressed with zstd, one line per node, so that writing and reading need little memory.
 
 The document is one object: ``{"ledgerfs": {…}, "/ledgers/00/0000/L0007": {"data": "<base64>", "created_ms": …}, …, "end": {…}}``. Besides
-nodes it has what bookies told, under ``ledger end <id>``, ``cursor state <path>``, ``topic policies <namespace>``
-and ``schema <path of the locator below /schemas> <version>``. `_KINDS` has the fields of each.
+nodes it contains the answers of bookies, under ``ledger end <id>``, ``cursor state <path>``, ``topic policies <namespace>``
+and ``schema <path of the locator below /schemas> <version>``. `_KINDS` lists the fields of each.
 """
 
 import io
@@ -32,17 +32,17 @@ from ledgerfs_cluster.zookeeper.node import Node
 
 _FORMAT, _VERSION = "cluster-dump", 1
 _NAMES = {"entry": "data", "payload": "data"}
-"""Of attributes, in the values of lines, where they differ."""
+"""{attribute: its name in JSON}, where they differ."""
 _CLOSING = b"}\n"
 """The last line of every finished file."""
 _LONGEST_LINE = 64 << 20
-"""Nodes have 1 MiB each, or as much as a ZooKeeper is told to take."""
+"""Nodes have up to 1 MiB, or up to the limit that ZooKeeper is configured with."""
 _LARGEST_WINDOW = 128 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class DumpHeader:
-    """Of which cluster a dump is, where that has its ledgers, and when the dump was begun, ms since 1970 UTC."""
+    """Cluster of a dump, root of its ledgers, and the dump's beginning, ms since 1970 UTC."""
 
     cluster: str
     ledgers_path: str
@@ -61,7 +61,7 @@ Record = DumpHeader | Node | Answer | SchemaAnswer | DumpEnd
 
 
 class DumpWriter:
-    """Appends records to a file; all of them are in it after `flush`."""
+    """Appends records to a file; `flush` writes all of them."""
 
     __slots__ = ("_stream",)
 
@@ -69,18 +69,18 @@ class DumpWriter:
         self._stream = zstandard.ZstdCompressor(level=3, write_checksum=True).stream_writer(file, closefd=False)
 
     def write(self, record: Record) -> None:
-        """Add a record; a header begins the file, an end ends it."""
+        """Add a record; a header begins the file, an end completes it."""
         self._stream.write(_line(record))
 
     def flush(self) -> None:
-        """Write all that was added."""
+        """Write all added records."""
         self._stream.flush(zstandard.FLUSH_FRAME)
 
 
 def read_dump(path: Path) -> Iterator[Record]:
     """Yield the records of a finished dump.
 
-    Raises `NotFoundError`, and `CorruptObjectError` for a file that is no dump, is damaged, or not finished.
+    Raises `NotFoundError`, and `CorruptObjectError` for a file that is not a dump, is damaged, or not finished.
     """
     try:
         opened = path.open("rb")
@@ -106,9 +106,9 @@ def records_in(file: BinaryIO, name: str) -> Iterator[Record]:
 
 @contextmanager
 def new_private_file(path: Path) -> Iterator[BinaryIO]:
-    """Lend a file that only its owner can read, since nodes have passwords; it is at ``path`` once it is written to its end.
+    """Open a new file that only its owner can read, since nodes contain passwords; it appears at ``path`` once it is complete.
 
-    Raises `ObjectExistsError` if there is such a file, and `InvalidOptionError` if it cannot be written.
+    Raises `ObjectExistsError` if the file exists, and `InvalidOptionError` if it cannot be written.
     """
     if path.exists():
         raise ObjectExistsError("the file is there already", key=str(path))
@@ -135,7 +135,7 @@ def _lines(file: io.BufferedReader, name: str) -> Iterator[bytes]:
 
 
 def _records(lines: Iterable[bytes], name: str) -> Iterator[Record]:
-    """Yield the record of each line; raises `CorruptObjectError`, for records in a wrong order, too."""
+    """Yield the record of each line; raises `CorruptObjectError`, also for a wrong order of records."""
     number, is_ended = 0, False
     for number, line in enumerate(lines, 1):
         if is_ended or (number > 1 and line.rstrip() == _CLOSING.rstrip()):
@@ -162,7 +162,7 @@ def _line(record: Record) -> bytes:
 
 
 def _record(line: bytes, *, is_first: bool) -> Record:
-    """Return the record of a line. Raises `ValueError`, `KeyError` and `TypeError` for what is none."""
+    """Return the record of a line. Raises `ValueError`, `KeyError` and `TypeError` for an invalid line."""
     start = b"{" if is_first else b","
     if not line.startswith(start) or not line.endswith(b"\n"):
         raise ValueError("it is cut")
@@ -181,7 +181,7 @@ def _record(line: bytes, *, is_first: bool) -> Record:
 
 
 def _number(value: object, bits: int) -> int:
-    """Return a number of so many bits besides its sign; raises `ValueError` for a larger one."""
+    """Return a number that has at most ``bits`` bits besides its sign; raises `ValueError` for a larger one."""
     number = int(str(value))
     if not -(1 << bits) <= number < 1 << bits:
         raise ValueError(f"{number} is not a number of {bits + 1} bits")
@@ -199,7 +199,7 @@ def _policies(value: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401  (JSON)
 
 
 class _Codec(NamedTuple):
-    """From an attribute to JSON, and back; the latter raises `ValueError`, `KeyError` and `TypeError`."""
+    """Convert an attribute to JSON, and back; the latter raises `ValueError`, `KeyError` and `TypeError`."""
 
     told: Callable[[Any], Any]
     taken: Callable[[Any], Any]
@@ -211,7 +211,7 @@ class _Codec(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """A kind of records: how its keys begin, the attributes that they have behind that, and those of the value."""
+    """A kind of records: prefix of its keys, attributes in the key after that, and attributes in the value."""
 
     type: Any
     prefix: str

@@ -1,8 +1,8 @@
-"""Dumps that are kept beside a bucket: their names, listing and reading them, adding one and removing old ones.
+"""Dumps stored beside a bucket: names, listing, reading, adding, and removing old ones.
 
-``_ledgerfs/dumps/<cluster>/<time>-full-<digest>.json.zst`` is a dump as `dump_file.py` has it. The digest is the beginning
-of the object's SHA-256: a name can only mean these bytes, so two dumpers that know nothing of each other never have one name for two
-dumps, and an incomplete object is not taken for a dump. Nothing of a listing is remembered.
+``_ledgerfs/dumps/<cluster>/<time>-full-<digest>.json.zst`` is a dump in the format of `dump_file.py`. The digest is the beginning of
+the object's SHA-256: so a name stands for exactly these bytes, concurrent dumpers never use one name for two dumps, and an incomplete
+object is not accepted as a dump. Listings are not cached.
 """
 
 import io
@@ -36,9 +36,9 @@ from ledgerfs_cluster.source_filesystem import SourceFileSystem
 from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
 
 FOLDER = "_ledgerfs/dumps/"
-"""Where dumps are in a bucket; a folder in it for each cluster."""
+"""Folder of dumps in a bucket, with a subfolder for each cluster."""
 DIGITS = 32
-"""Of a digest, in names."""
+"""Length of the digest in names."""
 _SUFFIX = ".json.zst"
 _STAMP = r"[0-9]{8}T[0-9]{9}Z"
 _DIGEST = rf"[0-9a-f]{{{DIGITS}}}"
@@ -47,23 +47,23 @@ _CLUSTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,99}", re.ASCII)
 _NO_NAME = re.compile(r"[^A-Za-z0-9-]+", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST_MS = 250_000_000_000_000
-"""The year 9892: there is a time behind each."""
+"""The year 9892: later times still fit into a name."""
 _PIECE = 8 << 20
 _log = logging.getLogger("ledgerfs.dumps")
 
 
 @dataclass(frozen=True, slots=True)
 class KeptDump:
-    """A dump as a listing of the bucket shows it.
+    """A dump, from a listing of the bucket.
 
     Attributes
     ----------
     cluster
-        Whose it is: the name of its folder (`dumps_folder`).
+        Name of its folder, one per cluster (`dumps_folder`).
     taken_ms
-        When it was begun, ms since 1970 UTC: what was there before is in it. Dumps of a cluster ascend by it, also if the clock went back.
+        Beginning of the dump, ms since 1970 UTC. It ascends among a cluster's dumps, also if the clock went back.
     digest
-        With what the object's SHA-256 begins.
+        The beginning of the object's SHA-256.
     stat
         The object.
 
@@ -81,24 +81,24 @@ class KeptDump:
 
 
 def dumps_store(url: str, storage_options: Mapping[str, Any]) -> RawStore:
-    """Return the store of a bucket for dumps, which are their owner's alone.
+    """Return the store of a bucket for dumps, readable by its owner only.
 
-    Raises `UnusableUrlError` for what is none, and the errors of the store, `BucketNotFoundError` if there is no such bucket.
+    Raises `UnusableUrlError` for an invalid URL, and the errors of the store, `BucketNotFoundError` if the bucket does not exist.
     """
     fs, root = filesystem_of(url, storage_options)
     if isinstance(fs, SourceFileSystem):
         raise UnusableUrlError("dumps are kept beside a bucket, and this is not a bucket", key=without_credentials(url))
     store = open_store(fs, root, is_private=True)
-    # A folder that is not there would look like a bucket without dumps.
+    # A missing folder would look like a bucket without dumps.
     next(iter(store.list_pages()), None)
     return store
 
 
 def kept_dumps(store: ObjectStore, cluster: str | None = None) -> list[KeptDump]:
-    """Return all dumps that a bucket has, or those of one cluster, by clusters and ascending times; costs a listing of their folder.
+    """Return all dumps of a bucket, or those of one cluster, by cluster and ascending time; lists their folder.
 
-    Objects of other names are logged, and left out.
-    Raises `AccessDeniedError` if a folder may not be listed, and the errors of the store.
+    Logs and skips objects with other names.
+    Raises `AccessDeniedError` if a folder cannot be listed, and the errors of the store.
     """
     found: list[KeptDump] = []
     for page in store.list_folder(FOLDER if cluster is None else f"{FOLDER}{cluster}/"):
@@ -116,7 +116,7 @@ def kept_dumps(store: ObjectStore, cluster: str | None = None) -> list[KeptDump]
 
 
 def read_kept_dump(store: ObjectStore, kept: KeptDump) -> Iterator[Record]:
-    """Yield the records of a dump, whose compressed bytes are in memory meanwhile.
+    """Yield the records of a dump; holds its compressed bytes in memory meanwhile.
 
     Raises
     ------
@@ -125,14 +125,14 @@ def read_kept_dump(store: ObjectStore, kept: KeptDump) -> Iterator[Record]:
     ObjectNotFoundError
         It has been removed since it was listed.
     AccessDeniedError, StoreError
-        As the store has them.
+        The store's errors.
 
     """
     return records_in(io.BytesIO(kept_bytes(store, kept)), kept.key)
 
 
 def kept_bytes(store: ObjectStore, kept: KeptDump) -> bytes:
-    """Return the bytes of the version that was listed. Raises `CorruptObjectError` for another digest, and the store's errors."""
+    """Return the bytes of the listed version. Raises `CorruptObjectError` for another digest, and the store's errors."""
     stat, pieces = kept.stat, []
     starts = range(0, stat.size, _PIECE)
     for piece in store.read_many(
@@ -148,9 +148,9 @@ def kept_bytes(store: ObjectStore, kept: KeptDump) -> bytes:
 
 
 def dumps_folder(cluster: LivingCluster) -> str:
-    """Return the name of the folder of a cluster's dumps (`KeptDump.cluster`); raises the errors of ZooKeeper.
+    """Return the folder name of a cluster's dumps (`KeptDump.cluster`); raises the errors of ZooKeeper.
 
-    It is the id of the cluster's BookKeeper, and when Pulsar's metadata were made, since several clusters may have one BookKeeper.
+    It consists of the BookKeeper instance id and the creation time of Pulsar's metadata, since several clusters may share one BookKeeper.
     """
     path = f"{cluster.reading.ledgers_path}/INSTANCEID"
     found = dict(answered(cluster.nodes.get_many, [path, MANAGED_LEDGERS]))
@@ -160,13 +160,13 @@ def dumps_folder(cluster: LivingCluster) -> str:
 
 
 def add_dump(store: RawStore, folder: str, file: Path, began_ms: int) -> KeptDump:
-    """Add a finished dump, which was begun at ``began_ms`` (ms since 1970 UTC), to the dumps of a cluster (`dumps_folder`).
+    """Add a finished dump, begun at ``began_ms`` (ms since 1970 UTC), to a cluster's dumps (`dumps_folder`).
 
-    A store that is a folder has to be opened as a private one (`dumps_store`): dumps have passwords. Raises the errors of the store; then
-    nothing was added, or, where the store's answer was lost, a whole dump.
+    Open a store that is a folder as a private one (`dumps_store`): dumps contain passwords. Raises the errors of the store; then nothing
+    was added, or, if the store's answer was lost, a whole dump.
     """
     before = kept_dumps(store, folder)
-    # Behind all that are there, also if the clock went back since.
+    # After all existing dumps, also if the clock went back since.
     taken_ms = max(began_ms, before[-1].taken_ms + 1 if before else 0)
     data = file.read_bytes()
     digest = sha256(data).hexdigest()[:DIGITS]
@@ -174,13 +174,13 @@ def add_dump(store: RawStore, folder: str, file: Path, began_ms: int) -> KeptDum
     try:
         stat = store.writes.put(key, data, {})
     except ObjectExistsError:
-        # It is this one, by its digest.
+        # It is this dump, by its digest.
         stat = store.head(key).stat
     return KeptDump(folder, taken_ms, digest, replace(stat, key=key))
 
 
 def remove_old_dumps(store: RawStore, added: KeptDump, count: int) -> list[KeptDump]:
-    """Remove all dumps of a cluster but the newest ``count``, at least one, and the one just added; return the removed ones."""
+    """Remove all dumps of a cluster except the newest ``count`` (at least 1) and the one just added; return the removed ones."""
     old = [one for one in kept_dumps(store, added.cluster)[: -max(1, count)] if one.key != added.key]
     for one in old:
         store.writes.delete(one.key)
@@ -188,7 +188,7 @@ def remove_old_dumps(store: RawStore, added: KeptDump, count: int) -> list[KeptD
 
 
 def read_dump_at(place: str, storage_options: Mapping[str, Any] | None = None) -> Iterator[Record]:
-    """Yield the records of a dump that a user names: a file, or a kept dump (`kept_dump_at`).
+    """Yield the records of a dump at a user's path or URL: a file, or a stored dump (`kept_dump_at`).
 
     Raises as `kept_dump_at` and `read_kept_dump`, and for a file `NotFoundError`, `CorruptObjectError`, `UnusableUrlError`.
     """
@@ -197,9 +197,9 @@ def read_dump_at(place: str, storage_options: Mapping[str, Any] | None = None) -
 
 
 def kept_dump_at(place: str, storage_options: Mapping[str, Any] | None = None) -> tuple[RawStore, KeptDump] | None:
-    """Return the kept dump that a user names as ``<bucket>/_ledgerfs/dumps/<cluster>/<name>``, and its bucket; None for another place.
+    """Return the stored dump at ``<bucket>/_ledgerfs/dumps/<cluster>/<name>``, and its bucket; None for a URL of another form.
 
-    Raises `NotFoundError` if there is no such dump, and the errors of the store.
+    Raises `NotFoundError` if the dump does not exist, and the errors of the store.
     """
     bucket, folder, name = (f"./{place}" if place.startswith(FOLDER) else place).rpartition(f"/{FOLDER}")
     if not folder:
@@ -219,7 +219,7 @@ def kept_dump_key(cluster: str, taken_ms: int, digest: str) -> str:
 
 
 def parse_kept_dump(stat: ObjectStat) -> KeptDump | None:
-    """Return what the key of an object means; None for one that no dump has."""
+    """Parse an object's key; None unless it is that of a dump."""
     folder, _, name = stat.key.removeprefix(FOLDER).rpartition("/")
     match = _NAME.fullmatch(name)
     if not stat.key.startswith(FOLDER) or match is None or not _CLUSTER.fullmatch(folder):

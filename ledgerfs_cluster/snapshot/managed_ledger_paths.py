@@ -1,4 +1,4 @@
-"""Where the managed ledgers of a cluster are, and their lists: the one walk below ``/managed-ledgers``, for listings and for surveys."""
+"""Paths of a cluster's managed ledgers, and their ledger lists: the one walk below ``/managed-ledgers``, for listings and snapshots."""
 
 from ledgerfs.errors import CorruptMetadataError, UnsupportedFormatError
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo, parse_managed_ledger_info
@@ -8,11 +8,11 @@ from ledgerfs_cluster.snapshot.answered_nodes import answered, paths_below
 from ledgerfs_cluster.zookeeper.nodes import Node, Nodes
 
 _CURSOR = b"\x08"
-"""A cursor begins with its first field, a number that none is without; in a list of ledgers that field is a message."""
+"""First byte of a cursor: the tag of its first field, a required number; in a ledger list that field is a message."""
 
 
 def managed_ledger_paths(nodes: Nodes) -> list[str]:
-    """Return the paths of all managed ledgers, none if nothing is there; what is deleted meanwhile is left out.
+    """Return the paths of all managed ledgers; skips nodes that are deleted meanwhile.
 
     Raises the errors of ZooKeeper, and `UnsupportedFormatError` for a V1 namespace ``persistent``.
     """
@@ -31,18 +31,18 @@ def managed_ledger_paths(nodes: Nodes) -> list[str]:
 
 
 def _require_cursors_below(nodes: Nodes, topics: list[str]) -> None:
-    """Raise `UnsupportedFormatError` if what may be a topic is a V1 namespace: its topics would be taken for cursors, and then for none."""
+    """Raise `UnsupportedFormatError` if an apparent topic is a V1 namespace: its topics would be parsed as cursors, and be missed."""
     for path, node in answered(nodes.get_many, paths_below(nodes, topics)):
         if not uncompressed(node.data, key=path).startswith(_CURSOR):
             raise UnsupportedFormatError("a V1 namespace, or a cursor, that is not known: no cursor is here", key=path)
 
 
 def list_of_ledgers(node: Node) -> ManagedLedgerInfo:
-    """Return the list of a managed ledger.
+    """Return the ledger list of a managed ledger.
 
-    A broker makes the node with an empty list, and sets it once the first ledger is made; from then on it lists one at least, but for a
-    terminated topic. Cursors are made later still. Raises `CorruptMetadataError` as `parse_managed_ledger_info`, and for a list that is
-    empty though it was set, or has cursors: its ledgers are not known.
+    A broker creates the node with an empty list, and sets it after it creates the first ledger; from then on the list is not empty, unless
+    the topic is terminated. Cursors are created even later. Raises `CorruptMetadataError` as `parse_managed_ledger_info`, and for an empty
+    list that was set before or has cursors: its ledgers are unknown.
     """
     info = parse_managed_ledger_info(node.data, key=node.path)
     if not info.ledgers and info.terminated is None and (node.version or node.children):

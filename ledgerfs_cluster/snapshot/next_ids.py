@@ -1,4 +1,4 @@
-"""Where BookKeeper makes its next id, and which ids a cluster that something was restored into has from before that."""
+"""Block of BookKeeper's next ledger id, and the id from which ledgers are younger than a restore into the cluster."""
 
 import re
 
@@ -7,12 +7,12 @@ from ledgerfs_cluster.formats.bookkeeper.ledger_paths import BLOCK_BITS
 from ledgerfs_cluster.zookeeper.nodes import NodeReader
 
 RECOVERY = "/ledgerfs/recovery"
-"""Folder of what `ledgerfs recover` notes in a cluster into which it restores."""
+"""Folder of the records of `ledgerfs recover` in its target cluster."""
 _FOLDER = re.compile(r"HOB-(\d{10})", re.ASCII)
 
 
 def newest_block(nodes: NodeReader, ledgers_path: str = "/ledgers") -> int:
-    """Return the number of the block of 2³² ids in which BookKeeper makes its next id; raises the errors of ZooKeeper."""
+    """Return the number of the block of 2³² ids with BookKeeper's next id; raises the errors of ZooKeeper."""
     try:
         names = nodes.children(f"{ledgers_path}/idgen-long")
     except ObjectNotFoundError:
@@ -21,10 +21,10 @@ def newest_block(nodes: NodeReader, ledgers_path: str = "/ledgers") -> int:
 
 
 def end_of_former_ids(nodes: NodeReader, ledgers_path: str = "/ledgers") -> int:
-    """Return the id from which on ledgers are this cluster's own, and no lost one's; 0 where nothing was ever restored.
+    """Return the first id that can only be this cluster's own; 0 if nothing was ever restored into it.
 
-    Before `ledgerfs recover` restores anything, ids go on behind all that the bucket has. Offloads of earlier ids may be all that is left
-    of rows of the lost cluster, whichever lists name them: late ones, or of what was not restored. Raises the errors of ZooKeeper.
+    Before `ledgerfs recover` restores anything, it advances ids beyond all ids in the bucket. Offloads with earlier ids may be the last
+    copies of the lost cluster's topics, late ones or not restored ones, whichever lists reference them. Raises the errors of ZooKeeper.
     """
     try:
         nodes.get(RECOVERY)

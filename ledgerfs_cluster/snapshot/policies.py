@@ -1,8 +1,8 @@
-"""Policies of retention and offload: a namespace's, as ZooKeeper has them, and the broker's, which only its configuration has.
+"""Policies of retention and offload: a namespace's from ZooKeeper, and the broker's defaults, which only its configuration contains.
 
-Those of single topics are the last events of each key in a namespace's ``__change_events``, as brokers replay them. An event has the
-topic's name and all its policies, and may be *global*, for all clusters of a replicated namespace: then it stands below the topic's
-others. A partition has the policies of its topic.
+Policies of single topics are the last events of each key in a namespace's ``__change_events``, as brokers replay them. An event contains
+the topic's name and all its policies, and may be *global*, for all clusters of a replicated namespace: then the topic's others override it.
+A partition has the policies of its topic.
 """
 
 import json
@@ -16,7 +16,7 @@ from ledgerfs_cluster.snapshot.answers import TopicPoliciesAnswer
 
 NO_LIMIT = -1
 BROKERS_DELETION_LAG_MS = 4 * 3_600_000
-"""``managedLedgerOffloadDeletionLagMs`` of brokers that are not configured otherwise."""
+"""Default of ``managedLedgerOffloadDeletionLagMs``."""
 _MINUTE_MS = 60_000
 _MIB = 1 << 20
 _FIELDS = {
@@ -24,21 +24,21 @@ _FIELDS = {
     "offloadPolicies": "offload_policies",
     "messageTTLInSeconds": "message_ttl_in_seconds",
 }
-"""What is kept of an event, by the names that namespaces have for it."""
+"""The policies that are read from an event, and their names in namespaces."""
 _POLICIES, _DELETION, _GLOBAL = "TOPIC_POLICY", "DELETE", " global"
 Policies = TypeVar("Policies", "NamespacePolicies", "OffloadTarget")
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How much is kept that every subscription has acknowledged.
+    """Retention of acknowledged data.
 
     Attributes
     ----------
     time_ms
-        For how long after a ledger was closed; `NO_LIMIT` if time does not end it.
+        Time after a ledger was closed; `NO_LIMIT` for no limit by time.
     size
-        Bytes of the topic; `NO_LIMIT` if size does not end it.
+        Bytes of the topic; `NO_LIMIT` for no limit by size.
 
     """
 
@@ -47,13 +47,13 @@ class Retention:
 
     @classmethod
     def of(cls, minutes: int, megabytes: int) -> "Retention":
-        """Return what brokers mean by two numbers; all below 0 are `NO_LIMIT`."""
+        """Return the retention for a broker's two numbers; negative ones are `NO_LIMIT`."""
         return cls(minutes * _MINUTE_MS if minutes >= 0 else NO_LIMIT, megabytes * _MIB if megabytes >= 0 else NO_LIMIT)
 
 
 @dataclass(frozen=True, slots=True)
 class OffloadThresholds:
-    """When a broker offloads a topic's ledgers: over so many bytes, or so many ms after a ledger was closed; `NO_LIMIT` for never."""
+    """Offload thresholds of a topic: bytes, or ms after a ledger was closed; `NO_LIMIT` for never."""
 
     size: int = NO_LIMIT
     time_ms: int = NO_LIMIT
@@ -61,7 +61,7 @@ class OffloadThresholds:
 
 @dataclass(frozen=True, slots=True)
 class OffloadTarget:
-    """Where policies have brokers offload to; None for each that they do not set. Credentials are not kept."""
+    """Offload target in policies; None for each value that they do not set. Contains no credentials."""
 
     driver: str | None = None
     bucket: str | None = None
@@ -70,11 +70,11 @@ class OffloadTarget:
 
     @property
     def is_set(self) -> bool:
-        """Whether it names a bucket."""
+        """Whether it contains a bucket."""
         return self.bucket is not None
 
     def over(self, lower: "OffloadTarget") -> "OffloadTarget":
-        """Return this target, and what it does not set as ``lower`` has it."""
+        """Return this target, with unset values from ``lower``."""
         return _filled(self, lower)
 
 
@@ -83,7 +83,7 @@ NO_TARGET = OffloadTarget()
 
 @dataclass(frozen=True, slots=True)
 class BrokerDefaults:
-    """What is so where no namespace tells otherwise; as brokers have it unless they are configured."""
+    """Policies where no namespace sets others; by default those of unconfigured brokers."""
 
     retention: Retention = Retention()
     offload: OffloadThresholds = OffloadThresholds()
@@ -92,16 +92,16 @@ class BrokerDefaults:
 
 @dataclass(frozen=True, slots=True)
 class NamespacePolicies:
-    """What is set for a namespace, or for a topic; None where the next lower one holds, and last the broker's defaults.
+    """Policies of a namespace or a topic; None where the next lower level applies, and last the broker's defaults.
 
     Attributes
     ----------
     offload_size, offload_time_ms, deletion_lag_ms
-        Each stands for itself; a lag below 0 is `NO_LIMIT`: BookKeeper's copies are never deleted.
+        Independent of each other; a lag below 0 is `NO_LIMIT`: BookKeeper's copies are never deleted.
     is_deleted
         Whether the namespace is being deleted.
     target
-        Where to offload to.
+        Offload target.
 
     """
 
@@ -113,14 +113,14 @@ class NamespacePolicies:
     target: OffloadTarget = NO_TARGET
 
     def offload(self, defaults: OffloadThresholds) -> OffloadThresholds:
-        """Return the thresholds, each of the namespace or else the broker's."""
+        """Return the thresholds, each from the namespace or else the broker."""
         return OffloadThresholds(
             defaults.size if self.offload_size is None else self.offload_size,
             defaults.time_ms if self.offload_time_ms is None else self.offload_time_ms,
         )
 
     def over(self, lower: "NamespacePolicies") -> "NamespacePolicies":
-        """Return these policies, and what they do not set as ``lower`` has it; the numbers of offloading each for itself."""
+        """Return these policies, with unset values from ``lower``; each number of offloading independently."""
         filled = _filled(self, lower)
         return replace(filled, is_deleted=self.is_deleted or lower.is_deleted, target=self.target.over(lower.target))
 
@@ -129,31 +129,31 @@ NOTHING_SET = NamespacePolicies()
 
 
 def _filled(upper: Policies, lower: Policies) -> Policies:
-    """Return a value with what it does not set as another one has it."""
+    """Return a value with its unset fields from another one."""
     unset = [one.name for one in fields(upper) if getattr(upper, one.name) is None]
     return replace(upper, **{name: getattr(lower, name) for name in unset})
 
 
 def parse_policies(data: bytes, *, key: str) -> NamespacePolicies:
-    """Parse the value of a namespace's node; raises `CorruptMetadataError`, naming ``key``."""
+    """Parse the value of a namespace's node; raises `CorruptMetadataError` with ``key``."""
     return policies_of(json_object(data, key=key), key=key)
 
 
 def policies_of(told: Mapping[str, Any], *, key: str) -> NamespacePolicies:
-    """Return the policies of an object of the form that ZooKeeper has of namespaces; raises `CorruptMetadataError`, naming ``key``."""
+    """Return the policies in an object of ZooKeeper's form for namespaces; raises `CorruptMetadataError` with ``key``."""
     retention, offload = _part(told, "retention_policies", key), _part(told, "offload_policies", key)
     minutes = _number(retention, "retentionTimeInMinutes", key)
     megabytes = _number(retention, "retentionSizeInMB", key)
     seconds = _number(offload, "managedLedgerOffloadThresholdInSeconds", key)
     lag = _number(offload, "managedLedgerOffloadDeletionLagInMillis", key)
     size = _number(offload, "managedLedgerOffloadThresholdInBytes", key)
-    # What namespaces had before there were policies of offloading; brokers take it still where these do not tell otherwise.
+    # Namespaces had this field before offload policies existed; brokers use it unless these set a value.
     if size is None and (older := _number(told, "offload_threshold", key)) != NO_LIMIT:
         size = older
     if lag is None:
         lag = _number(told, "offload_deletion_lag_ms", key)
     return NamespacePolicies(
-        # Of an object without a number Java has 0.
+        # Java reads a missing number as 0.
         retention=Retention.of(minutes or 0, megabytes or 0) if told.get("retention_policies") is not None else None,
         offload_size=size,
         offload_time_ms=None if seconds is None else seconds * 1000 if seconds >= 0 else NO_LIMIT,
@@ -175,14 +175,14 @@ _OFFLOAD_KEYS = (
         for prefix in ("m", "s3M", "gcsM")
     ),
 )
-"""The keys of a policy of offloading that never hold credentials; those with a prefix are older ones, of one driver."""
+"""Keys of an offload policy that never contain credentials; those with a prefix are older ones, of one driver."""
 _OLDER_KEYS = {"aws-s3": "s3M", "google-cloud-storage": "gcsM"}
 
 
 def _target(offload: Mapping[str, Any], key: str) -> OffloadTarget:
-    """Return where a policy has brokers offload to: a driver's own older keys come before those of all drivers, as in brokers.
+    """Return a policy's offload target: a driver's own older keys take precedence over the common ones, as in brokers.
 
-    A policy that names no driver has that of the brokers' configuration, mostly ``aws-s3``.
+    A policy without a driver uses that of the brokers' configuration, mostly ``aws-s3``.
     """
     driver = _text(offload, "managedLedgerOffloadDriver", key)
     older = _OLDER_KEYS.get("aws-s3" if driver is None else driver.lower())
@@ -195,12 +195,12 @@ def _target(offload: Mapping[str, Any], key: str) -> OffloadTarget:
 
 
 def without_credentials(offload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a policy of offloading sets, except credentials."""
+    """Return the values of an offload policy, except credentials."""
     return {name: offload[name] for name in _OFFLOAD_KEYS if offload.get(name) is not None}
 
 
 def json_object(data: bytes, *, key: str) -> dict[str, Any]:
-    """Return a JSON object; raises `CorruptMetadataError` for what is none."""
+    """Parse a JSON object; raises `CorruptMetadataError` for anything else."""
     try:
         told = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -229,7 +229,7 @@ def _number(told: Mapping[str, Any], name: str, key: str) -> int | None:
 
 
 def _text(told: Mapping[str, Any], name: str, key: str) -> str | None:
-    """Return a text; None for one that is empty, too, as brokers take it."""
+    """Return a text; None for an empty one, too, as in brokers."""
     value = told.get(name)
     if value is not None and not isinstance(value, str):
         raise CorruptMetadataError(f"{name} is not a text: {value!r}", key=key)
@@ -237,7 +237,7 @@ def _text(told: Mapping[str, Any], name: str, key: str) -> str | None:
 
 
 def answer_of(namespace: str, events: Iterable[tuple[str, Any]]) -> TopicPoliciesAnswer:
-    """Return the answer that the last events of all keys are; raises `CorruptMetadataError` for one that names no topic."""
+    """Return an answer from the last events of all keys; raises `CorruptMetadataError` for an event without a topic."""
     found: dict[str, dict[str, Any]] = {}
     for key, event in events:
         told = _mapping(event, key).get("topicPoliciesEvent")
@@ -255,9 +255,9 @@ def answer_of(namespace: str, events: Iterable[tuple[str, Any]]) -> TopicPolicie
 
 
 def policies_in(answer: TopicPoliciesAnswer) -> dict[str, NamespacePolicies]:
-    """Return {managed ledger: what is set for the topic, for it alone or globally}; raises `CorruptMetadataError`."""
+    """Return {managed ledger: its policies, own before global}; raises `CorruptMetadataError`."""
     found: dict[str, NamespacePolicies] = {}
-    # Names sort before themselves with a word behind them: what is global comes second.
+    # A name sorts before itself with a suffix, so the global policies come second.
     for name, told in sorted(answer.policies.items()):
         policies, topic = policies_of(told, key=name), name.removesuffix(_GLOBAL)
         found[topic] = found[topic].over(policies) if topic in found else policies
@@ -265,7 +265,7 @@ def policies_in(answer: TopicPoliciesAnswer) -> dict[str, NamespacePolicies]:
 
 
 def _mapping(value: object, key: str) -> Mapping[str, Any]:
-    """Return a record of an event; raises `CorruptMetadataError` for what another schema made of it."""
+    """Return a record of an event; raises `CorruptMetadataError` if another schema decoded it to something else."""
     if not isinstance(value, Mapping):
         raise CorruptMetadataError("an event of policies is not a record", key=key)
     return value

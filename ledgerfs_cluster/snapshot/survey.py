@@ -1,6 +1,6 @@
-"""A survey of a cluster: all that ZooKeeper has of ledgers, topics, subscriptions, schemas and policies, as columns.
+"""A snapshot of a cluster: ZooKeeper's ledgers, topics, subscriptions, schemas and policies, as columns.
 
-It is made of the nodes of a cluster, or of a dump. A node that cannot be parsed is in `Survey.damaged`, and its topic is left out.
+It is read from a cluster or from a dump. A node that cannot be parsed is in `Survey.damaged`, and its topic is left out.
 """
 
 import re
@@ -19,7 +19,7 @@ from ledgerfs_cluster.snapshot.policies import NOTHING_SET, NamespacePolicies
 from ledgerfs_cluster.snapshot.tables import DELAYED, Table
 
 CHANGE_EVENTS = "__change_events"
-"""The topic of a namespace that has the policies of its topics."""
+"""The topic with the topic policies of a namespace."""
 
 _OF_EVENTS = frozenset(
     {
@@ -34,23 +34,23 @@ _BROKERS_NAMESPACE = re.compile(r"pulsar/system|pulsar/(?:[^/]+/)?[^:]+:[0-9]+|s
 
 
 class DamagedNode(NamedTuple):
-    """A node that is not what it should be."""
+    """An invalid node."""
 
     path: str
     reason: str
 
 
 class TopicLedgers(NamedTuple):
-    """The ledgers of one topic, by ascending id; of the last one, what is known of its end.
+    """The ledgers of one topic, by ascending id, and the source of the last one's end.
 
     Attributes
     ----------
     ids, entries, sizes, closed_ms
-        Shape (ledgers,); sizes in bytes, times in ms since 1970 UTC, 0 for a ledger that the list does not call closed.
+        Shape (ledgers,); sizes in bytes, times in ms since 1970 UTC, 0 for a ledger that the list does not show as closed.
     are_offloaded
         Whether an offload is complete.
     last_end
-        What is known of the last one.
+        Source of the last ledger's end.
 
     """
 
@@ -64,48 +64,48 @@ class TopicLedgers(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """A cluster as it was.
+    """State of a cluster at one time.
 
     Attributes
     ----------
     source
         The URL of the cluster, or the file of the dump.
     read_ms
-        When it was read to the end, ms since 1970 UTC.
+        End of reading, ms since 1970 UTC.
     topics
         Names of managed ledgers; their rows are ``topic_table`` (`TOPIC`), their ledgers ``listed`` (`LISTED`, by topic and id).
     cursors
         Rows of `CURSOR`, by topic, with ``cursor_names``.
     ledgers
-        The nodes of ledgers, rows of `LEDGER` by id. They were read before the lists of topics: what no list has is newer, or an orphan.
+        Nodes of ledgers, rows of `LEDGER` by id. Read before the lists of topics: an unlisted ledger is newer, or an orphan.
     schemas
         Rows of `SCHEMA`.
     fragments, members, bookie_names
-        On which bookies entries are: rows of `FRAGMENT` by ledger, and of `MEMBER`.
+        Bookies of entries: rows of `FRAGMENT` by ledger, and of `MEMBER`.
     words, drivers
-        Names and offload drivers with properties that many rows share.
+        Names, and offload drivers with properties, that many rows share.
     policies
         {namespace: its policies}.
     topic_policies
-        {managed ledger, without the number of a partition: what is set for this topic}.
+        {managed ledger without a partition number: the topic's own policies}.
     namespaces_read
-        Those whose policies of single topics were read.
+        Namespaces whose topic policies were read.
     damaged, troubles
-        What could not be read: nodes, and answers of bookies.
+        Parts that could not be read: nodes, and answers of bookies.
     began_ms
-        When the first node was read, or before that; ms since 1970 UTC, 0 if unknown.
+        Time of the first node read, or before; ms since 1970 UTC, 0 if unknown.
     delayed
-        Rows of `DELAYED`: ledgers that subscriptions name as their buckets of delayed messages.
+        Rows of `DELAYED`: ledgers that subscriptions reference as buckets of delayed messages.
     bookies
-        Bookies that are available, also those that only read.
+        Available bookies, also read-only ones.
     clusters
-        Names of all clusters that this one knows, itself among them.
+        Names of all clusters in its metadata, its own included.
     damaged_ledgers
-        Ids of the ledgers whose nodes are damaged: they are there.
+        Ids of ledgers with damaged nodes: these ledgers exist.
     ledgers_path
-        Where BookKeeper keeps its metadata.
+        Root of BookKeeper's metadata.
     neighbours
-        Folders right below the root that are chroots of other Pulsar clusters.
+        Folders directly below the root that are chroots of other Pulsar clusters.
 
     """
 
@@ -157,10 +157,10 @@ class Survey:
         return bool(self.topic_table["terminated_ledger"][topic] >= 0)
 
     def namespaces_not_read(self) -> frozenset[str]:
-        """Return the namespaces of which not all policies were read: others may hold for their topics.
+        """Return the namespaces whose policies were not read completely: others may apply to their topics.
 
-        They have a topic of policies that could not be read, also one whose list is damaged, or a subscription of it: compaction's knows
-        where the older events are. Or this ZooKeeper has no node of them, and a configuration store of several clusters may have it.
+        Either their topic of policies could not be read, because of its damaged list or subscription (compaction's references the older
+        events). Or this ZooKeeper has no node of them; a configuration store of several clusters may have it.
         """
         damaged = filter(None, (_topic_at(one.path) for one in self.damaged))
         without_answer = frozenset(namespaces_of_events(self.topics)) - self.namespaces_read
@@ -169,35 +169,35 @@ class Survey:
         return without_answer | frozenset(namespaces_of_events(damaged)) | frozenset(elsewhere)
 
     def own_policies(self, managed_ledger: str) -> NamespacePolicies:
-        """Return what is set for a topic itself; a partition has what its topic has."""
+        """Return a topic's own policies; a partition has those of its topic."""
         return self.topic_policies.get(split_partition(managed_ledger)[0], NOTHING_SET)
 
     def policies_of(self, managed_ledger: str) -> NamespacePolicies:
-        """Return what is set for a topic, else for its namespace."""
+        """Return a topic's policies, with unset values from its namespace."""
         return self.own_policies(managed_ledger).over(self.policies.get(namespace_of(managed_ledger), NOTHING_SET))
 
 
 def is_system_topic(managed_ledger: str) -> bool:
-    """Whether brokers know a topic as theirs by its name (``SystemTopicNames.isSystemTopic``): no retention of namespaces concerns it.
+    """Return whether brokers treat a topic as a system topic (``SystemTopicNames.isSystemTopic``): no namespace retention applies to it.
 
-    Others whose names begin with __, such as those of Kafka's protocol, are topics like all.
+    Other names that begin with __, such as those of Kafka's protocol, are ordinary topics.
     """
     topic, _ = split_partition(managed_ledger)
     return topic.startswith(_OF_COORDINATORS) or is_of_transactions(topic) or topic.rpartition("/")[2] in _OF_EVENTS
 
 
 def is_of_brokers(managed_ledger: str) -> bool:
-    """Whether a topic is a system topic, or in a namespace of brokers' own (``BrokerService.isSystemTopic``): nothing expires in it."""
+    """Return whether a topic is a system topic, or in a broker namespace (``BrokerService.isSystemTopic``): nothing in it expires."""
     return is_system_topic(managed_ledger) or _BROKERS_NAMESPACE.fullmatch(namespace_of(managed_ledger)) is not None
 
 
 def _topic_at(path: str) -> str | None:
-    """Return the managed ledger that a node is of: its list, or one of its cursors."""
+    """Return the managed ledger of a node: of a ledger list, or of a cursor."""
     return managed_ledger_of(path) or (cursor_of(path) or (None, ""))[0]
 
 
 def namespaces_of_events(topics: Iterable[str]) -> Iterator[str]:
-    """Yield the namespace of each topic of policies, of each of its partitions."""
+    """Yield the namespace of each topic of policies and of each of its partitions."""
     for name in topics:
         namespace, _, local = name.rpartition("/")
         if local == CHANGE_EVENTS or local.startswith(f"{CHANGE_EVENTS}-partition-"):

@@ -1,4 +1,4 @@
-"""Build a survey from nodes: ledgers first, then their possible owners, last the answers of bookies.
+"""Build a snapshot from nodes: ledgers first, then their possible owners, last the answers of bookies.
 
 In this order the owner of a ledger is read after the ledger, so a ledger that is created meanwhile does not look like an orphan.
 """
@@ -48,15 +48,15 @@ POLICIES = "/admin/policies"
 _COMPACTED = "CompactedTopicLedger"
 _DELAYED = "#pulsar.internal.delayed.bucket"
 _IN_LOCATORS = 2
-"""Slashes in the path of a locator: tenant, namespace, topic."""
+"""Number of slashes in a locator's path: tenant, namespace, topic."""
 _DIGITS = 19
 """Ids with fewer digits fit into a column."""
 _MOST_HOLES, _MOST_ENTRIES = 2**31 - 1, 2**62
-"""What the columns can count; bytes of a topic, too."""
+"""Limits of the columns; also for a topic's bytes."""
 
 
 class SchemaPlace(NamedTuple):
-    """Where one version of a schema is; ``name`` is the path of its locator below ``/schemas``."""
+    """Position of one version of a schema; ``name`` is the path of its locator below ``/schemas``."""
 
     name: str
     version: int
@@ -65,7 +65,7 @@ class SchemaPlace(NamedTuple):
 
 
 class EventPlaces(NamedTuple):
-    """Where the events of a namespace's policies are: ids of ledgers in their order, and schemas; ``trouble`` says why not all of them."""
+    """Positions of a namespace's policy events: ordered ledger ids, and schemas; ``trouble`` is the reason if they are incomplete."""
 
     namespace: str
     topic: str
@@ -76,12 +76,12 @@ class EventPlaces(NamedTuple):
 
 
 class SurveyBuilder:
-    """Takes nodes, each once, then answers of bookies; for one thread.
+    """Accepts nodes, each once, then answers of bookies; for one thread.
 
     Parameters
     ----------
     ledgers_path
-        Where BookKeeper has its nodes.
+        Root of BookKeeper's nodes.
 
     """
 
@@ -94,7 +94,7 @@ class SurveyBuilder:
         self._cursor_rows: dict[str, tuple[int, int]] = {}
         self._words: Interned[str] = Interned()
         self._cursor_names: Interned[str] = Interned()
-        # Nearly every ledger has an ensemble of its own where bookies are many.
+        # With many bookies nearly every ledger has its own ensemble.
         self._fragments, self._members = GrowingTable(FRAGMENT), GrowingTable(MEMBER)
         self._bookie_names: Interned[str] = Interned()
         self._drivers: Interned[tuple[str | None, tuple[tuple[str, str], ...]]] = Interned()
@@ -111,7 +111,7 @@ class SurveyBuilder:
         self._troubles: list[str] = []
 
     def take(self, record: Node | Answer | SchemaAnswer) -> None:
-        """Take a node of any kind, or an answer; a survey needs none about schemas."""
+        """Add a node of any kind, or an answer; ignores answers about schemas."""
         if not isinstance(record, Node):
             if not isinstance(record, SchemaAnswer):
                 self._take_answer(record)
@@ -125,14 +125,14 @@ class SurveyBuilder:
                 self._damaged_ledgers.add(ledger_id)
 
     def open_ledgers(self) -> list[int]:
-        """Return the last ledgers of topics that were not closed when nodes of ledgers were read."""
+        """Return the last ledgers of topics that were open when the nodes of ledgers were read."""
         closed = set(self._closed_last(_sorted(self._ledgers.table(), "ledger_id"))[1]["ledger_id"].tolist())
         return [ledger_id for ledger_id in self._last if ledger_id not in closed]
 
     def unread_ledgers(self) -> list[int]:
-        """Return the ledgers that lists, subscriptions and schemas name and whose nodes did not come, by ascending ids.
+        """Return the ids of ledgers that lists, subscriptions and schemas reference and whose nodes were not added, ascending.
 
-        Those of which a list says that they are deleted from BookKeeper are left out.
+        Without ledgers that a list marks as deleted from BookKeeper.
         """
         listed, cursors = self._listed.table(), self._cursors.table()
         named = [
@@ -144,11 +144,11 @@ class SurveyBuilder:
         return [one for one in lacking.tolist() if one >= 0 and one not in self._damaged_ledgers]
 
     def stale_cursors(self) -> list[tuple[str, int]]:
-        """Return the paths of cursors whose state is in a ledger, and the ledger."""
+        """Return the paths of cursors whose state is in a ledger, and these ledgers."""
         return [(path, ledger_id) for path, (_, ledger_id) in self._cursor_rows.items()]
 
     def event_places(self) -> Iterator[EventPlaces]:
-        """Yield where the events of these namespaces are; cursors' states have to be answered before."""
+        """Yield the positions of these namespaces' events; needs the answers about cursor states first."""
         topics, listed, schemas = self._topics.table(), self._listed.table(), self._schemas.table()
         names: dict[str, list[str]] = {}
         for name in self._topic_rows:
@@ -172,12 +172,12 @@ class SurveyBuilder:
             )
 
     def schema_places(self) -> Iterator[SchemaPlace]:
-        """Yield where each version of each schema is, in the order of their locators."""
+        """Yield the position of each version of each schema, in the order of locators."""
         for name, version, ledger_id, entry_id, _ in map(tuple, self._schemas.table()):
             yield SchemaPlace(self._words.values[name], int(version), int(ledger_id), int(entry_id))
 
     def _compacted_topics(self) -> dict[int, int | None]:
-        """Return the rows of topics that have a compacted ledger, and which; None if that is not known."""
+        """Return {row of a topic with a compacted ledger: that ledger, None if unknown}."""
         cursors = self._cursors.table()
         rows = cursors[cursors["name"] == self._cursor_names.row_of(COMPACTION)]
         return {int(one["topic"]): None if one["is_stale"] else int(one["compacted_ledger"]) for one in rows}
@@ -207,7 +207,7 @@ class SurveyBuilder:
         cursors["is_stale"][row] = False
 
     def survey(self, source: str, read_ms: int, began_ms: int = 0) -> Survey:
-        """Return the survey of all that was taken so far."""
+        """Return the snapshot of everything that was added so far."""
         ledgers = _sorted(self._ledgers.table(), "ledger_id")
         topics, cursors = self._topics_with_ends(ledgers), _sorted(self._cursors.table(), "topic")
         places = np.searchsorted(np.ascontiguousarray(cursors["topic"]), np.arange(topics.size + 1))
@@ -285,7 +285,7 @@ class SurveyBuilder:
             self._members.extend([(self._bookie_names.row_of(bookie),) for bookie in part.bookies])
 
     def _take_bookie(self, node: Node) -> None:
-        """Add a bookie that is available; nodes have the names of ensembles."""
+        """Add an available bookie; nodes contain names as in ensembles."""
         folder, _, name = node.path.rpartition("/")
         available = f"{self._ledgers_path}/available"
         if folder in {available, f"{available}/readonly"} and name != "readonly":
@@ -331,7 +331,7 @@ class SurveyBuilder:
     def _take_cursor(self, topic: str, name: str, node: Node) -> None:
         row = self._topic_rows.get(topic)
         if row is None:
-            # The topic's own node is named as damaged, or was deleted meanwhile.
+            # The topic's own node is reported as damaged, or was deleted meanwhile.
             return
         info = parse_cursor_info(node.data, key=node.path)
         number = self._cursor_names.row_of(name)
@@ -349,7 +349,7 @@ class SurveyBuilder:
     def _take_schema(self, node: Node) -> None:
         path = node.path.removeprefix(f"{SCHEMAS}/")
         if not node.data and (node.children or path.count("/") != _IN_LOCATORS):
-            # A folder: of a tenant, or of a namespace.
+            # A folder of a tenant or a namespace.
             return
         name = self._words.row_of(path)
         for one in parse_locator(node.data, key=node.path):
@@ -357,7 +357,7 @@ class SurveyBuilder:
 
     def _take_policies(self, node: Node) -> None:
         namespace = node.path.removeprefix(f"{POLICIES}/")
-        # Above namespaces are tenants, and in V1 names clusters, which have no data, but namespaces.
+        # Parents of namespaces are tenants, and in V1 names clusters: they contain no data.
         if "/" in namespace and (node.data or not node.children):
             self._policies[namespace] = parse_policies(node.data, key=node.path)
 
@@ -372,7 +372,7 @@ class SurveyBuilder:
             self._namespaces_read.add(answer.namespace)
 
     def _topics_with_ends(self, ledgers: Table) -> Table:
-        """Return the topics with the ends of their last ledgers: as bookies told, else as BookKeeper's nodes did before."""
+        """Return the topics with the ends of their last ledgers: from bookies, else from BookKeeper's nodes read before."""
         topics = self._topics.table()
         rows, found = self._closed_last(ledgers)
         is_unknown = np.isin(topics["last_end"][rows], (LastEnd.UNKNOWN, LastEnd.LISTED))
@@ -383,7 +383,7 @@ class SurveyBuilder:
         return topics
 
     def _closed_last(self, ledgers: Table) -> tuple[Int64, Table]:
-        """Return the rows of topics whose last ledger was closed, and the ledgers' nodes."""
+        """Return the rows of topics with a closed last ledger, and the ledgers' nodes."""
         rows = np.fromiter(self._last.values(), np.int64, len(self._last))
         ids = np.fromiter(self._last, np.int64, len(self._last))
         if not ledgers.size:
@@ -395,7 +395,7 @@ class SurveyBuilder:
 
 
 def _delayed_ledgers(info: CursorInfo, key: str) -> list[int]:
-    """Return the ledgers of a subscription's delayed messages; raises `CorruptMetadataError` for names that are no ids."""
+    """Return the ledgers of a subscription's delayed messages; raises `CorruptMetadataError` for invalid ids."""
     values = [value for name, value in info.cursor_properties if name.startswith(_DELAYED)]
     for one in values:
         if not (one.isascii() and one.isdigit() and len(one) < _DIGITS):
@@ -404,18 +404,18 @@ def _delayed_ledgers(info: CursorInfo, key: str) -> list[int]:
 
 
 def _position_columns(info: CursorInfo) -> tuple[int, int, int, int]:
-    """Return ledger and entry of the mark-delete position, the number of holes, and of entries in them."""
+    """Return ledger and entry of the mark-delete position, the number of acknowledged ranges, and of entries in them."""
     mark = info.mark_delete or (-1, -1)
     holes = entries = 0
     for lower, upper in info.acknowledged_ranges():
         holes += 1
-        # A range that begins in a ledger before has nothing of that: brokers keep ranges by ledger.
+        # A range that begins in an earlier ledger has no entries there: brokers keep ranges by ledger.
         entries += upper.entry_id - (lower.entry_id if lower.ledger_id == upper.ledger_id else -1)
     return (*mark, min(holes, _MOST_HOLES), min(entries, _MOST_ENTRIES))
 
 
 def _decoded(cursor: str | None) -> str | None:
-    """Return the name of a subscription, which brokers encode before they make its cursor: in ledgers as in the paths of nodes."""
+    """Return a subscription's decoded name; brokers encode it in a cursor's ledgers and paths."""
     return None if cursor is None else decode_topic(cursor)
 
 

@@ -1,4 +1,4 @@
-"""Read a cluster once, its nodes and then its bookies: into a survey, a second check of suspects, or a dump."""
+"""Read a cluster once, its nodes and then its bookies, into a snapshot, a second check, or a dump."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,12 +31,12 @@ from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
 from ledgerfs_cluster.zookeeper.node import Node
 
 Progress = Callable[[str, int, int | None], None]
-"""Is called with what is done, how much of it, and of how much, if that is known."""
+"""Called with a description of the work, the amount done, and the total if known."""
 
 _EVERY = 256
 """Records after which progress is reported."""
 _TOGETHER = 1024
-"""Ledgers that are asked for at once: their metadata is in memory meanwhile."""
+"""Ledgers per request to bookies: their metadata is in memory meanwhile."""
 _Record = Node | Answer | SchemaAnswer
 _Key = TypeVar("_Key")
 _Found = TypeVar("_Found")
@@ -48,16 +48,16 @@ def survey_cluster(
     progress: Progress,
     parts: Sequence[str] = PARTS,
 ) -> Survey:
-    """Read a cluster, or only some of its `PARTS`; nothing is written to it.
+    """Read a cluster, or only some of its `PARTS`; read-only.
 
-    Without ``bookies`` ZooKeeper alone is asked: ends of open ledgers stay unknown, and cursors as they are in their nodes.
+    Without ``bookies`` only ZooKeeper is read: ends of open ledgers are unknown, and cursors have the state in their nodes.
 
-    Raises `BucketNotFoundError` if the servers have no ledgers, `AccessDeniedError` for a node that may not be read, and
+    Raises `BucketNotFoundError` if the servers have no ledgers, `AccessDeniedError` for a node without read permission, and
     `StoreUnreachableError`.
     """
     reading = _Reading(cluster, bookies, progress)
     reading.take_parts(parts)
-    # Nobody can read policies of topics without schemas.
+    # Policies of topics cannot be read without schemas.
     reading.take_answers(with_policies=SCHEMAS_PART in parts)
     return reading.survey()
 
@@ -68,14 +68,14 @@ def look_again(
     bookies: BookieReads | None,
     progress: Progress,
 ) -> Survey:
-    """Return a survey of some ledgers alone, with all topics, subscriptions, schemas, and bookies; policies and owners of bundles are left.
+    """Return a snapshot of some ledgers, and all topics, subscriptions, schemas, and bookies; without policies and bundle owners.
 
-    In this order a ledger that is gone by then was trimmed, or is lost if its list still names it; and one that is there by then and is
-    not named afterwards is an orphan, since whoever made it has had the time between the looks to name it.
+    In this order a ledger that is missing now was trimmed, or is lost if its list still contains it; and a ledger that exists now and has
+    no owner afterwards is an orphan, since its creator had the time between the two checks to reference it.
 
     Raises as `survey_cluster`.
     """
-    # Of a server that is behind, all that the second look shows may be as old as what the first one has shown.
+    # A server that is behind could show the second check the same old state as the first one.
     cluster.nodes.catch_up()
     reading = _Reading(cluster, bookies, progress)
     reading.take("reading ledgers again", reading.walk.named_ledgers(ledger_ids.tolist()))
@@ -86,9 +86,9 @@ def look_again(
 
 @dataclass(frozen=True, slots=True)
 class Dumped:
-    """A dump that was written: its nodes and bytes, and when it was begun, ms since 1970 UTC.
+    """A written dump: its nodes and bytes, and its beginning, ms since 1970 UTC.
 
-    ``troubles`` are the reasons of the questions to bookies that have no answer.
+    ``troubles`` are the reasons of unanswered requests to bookies.
     """
 
     nodes: int
@@ -98,7 +98,7 @@ class Dumped:
 
 
 def dump_cluster(cluster: LivingCluster, bookies: BookieReads | None, path: Path, progress: Progress) -> Dumped:
-    """Write a dump to a file that only its owner can read; an error or Ctrl-C leaves no file. Nothing is written to the cluster.
+    """Write a dump to a file that only its owner can read; an error or Ctrl-C leaves no file. Reads only from the cluster.
 
     Raises as `ledgerfs_cluster.snapshot.dump_file.new_private_file` and `survey_cluster`.
     """
@@ -121,8 +121,8 @@ def dump_cluster(cluster: LivingCluster, bookies: BookieReads | None, path: Path
         reading = _Reading(cluster, bookies, progress, keep)
         writer.write(DumpHeader(cluster.url, reading.path, reading.began_ms))
         reading.take_parts(PARTS)
-        # A list that is read after all ledgers may name one that was made in between; without its node nobody could read from bookies'
-        # disks what was acknowledged in it.
+        # A list that is read after all ledgers may contain one that was created in between; without its node, its acknowledged entries
+        # could not be read from bookies' disks.
         reading.take("reading new topics", reading.walk.new_topics(topics))
         reading.take("reading new ledgers", reading.walk.named_ledgers(reading.builder.unread_ledgers()))
         reading.take_answers()
@@ -133,7 +133,7 @@ def dump_cluster(cluster: LivingCluster, bookies: BookieReads | None, path: Path
 
 
 def survey_dump(place: Path | str, progress: Progress, storage_options: Mapping[str, Any] | None = None) -> Survey:
-    """Read a dump, a file or one that is kept beside a bucket; raises as `ledgerfs_cluster.snapshot.kept_dumps.read_dump_at`."""
+    """Read a dump, a file or one stored beside a bucket; raises as `ledgerfs_cluster.snapshot.kept_dumps.read_dump_at`."""
     builder, began_ms, ended_ms = SurveyBuilder(), 0, 0
     for done, record in enumerate(read_dump_at(str(place), storage_options)):
         if isinstance(record, DumpHeader):
@@ -148,9 +148,9 @@ def survey_dump(place: Path | str, progress: Progress, storage_options: Mapping[
 
 
 class _Reading:
-    """One cluster, part by part, for a builder and for ``keep``. The metadata of ledgers whose bookies are asked is read again.
+    """One cluster, read part by part, for a builder and for ``keep``. Ledger metadata are read again for requests to bookies.
 
-    All that yields answers raises the errors of ZooKeeper, while those of bookies are answers with a ``trouble``.
+    All methods that yield answers raise the errors of ZooKeeper; errors of bookies are answers with a ``trouble``.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class _Reading:
         self._keep = keep
 
     def take(self, what: str, records: Iterable[_Record]) -> None:
-        """Take records as they come, and report progress."""
+        """Add records as they arrive, and report progress."""
         done = 0
         for done, record in enumerate(records, 1):
             if self._keep is not None:
@@ -181,17 +181,17 @@ class _Reading:
         self._progress(what, done, done)
 
     def take_parts(self, parts: Iterable[str], again: str = "") -> None:
-        """Take the nodes of some parts."""
+        """Add the nodes of some parts."""
         for part in parts:
             self.take(f"reading {part}{again}", self.walk.part(part))
 
     def take_answers(self, *, with_policies: bool = True) -> None:
-        """Take what bookies know, and ZooKeeper does not: ends of topics, cursors, policies of topics."""
-        # Whether there is a compacted ledger of events is known of cursors' states only.
+        """Add the answers of bookies: ends of topics, cursors, policies of topics."""
+        # Cursor states come first: they reference the compacted ledgers of events.
         self.take("asking bookies", chain(self._ends(), self.cursors(), self._policies() if with_policies else ()))
 
     def survey(self) -> Survey:
-        """Return the survey of all that was taken."""
+        """Return the snapshot of everything that was added."""
         return self.builder.survey(self._cluster.url, _now(), self.began_ms)
 
     def _ends(self) -> Iterator[Answer]:
@@ -216,7 +216,7 @@ class _Reading:
                 yield found
 
     def cursors(self, name: str | None = None) -> Iterator[Answer]:
-        """Yield the answers about cursors, those of one name or all."""
+        """Yield the answers about cursors, with one name or all."""
         bookies = self._bookies
         if bookies is None:
             return
@@ -230,7 +230,7 @@ class _Reading:
                 yield CursorAnswer(path, found)
 
     def schemas(self) -> Iterator[SchemaAnswer]:
-        """Yield what BookKeeper has of each version of each schema."""
+        """Yield BookKeeper's entry of each version of each schema."""
         bookies = self._bookies
         if bookies is None:
             return
@@ -245,7 +245,7 @@ class _Reading:
                 yield SchemaAnswer(place.name, place.version, found)
 
     def _policies(self) -> Iterator[Answer]:
-        """Yield the policies of each namespace's topics; all of them are known, or none."""
+        """Yield the policies of each namespace's topics; complete or unknown."""
         if self._bookies is not None:
             for places in self.builder.event_places():
                 yield self._policies_at(self._bookies, places)
@@ -277,7 +277,7 @@ class _Reading:
         wanted: Iterable[tuple[_Key, int]],
         ask: Callable[[list[tuple[_Key, LedgerNode]]], Iterable[_Found | LedgerfsError]],
     ) -> Iterator[tuple[_Key, _Found | LedgerfsError]]:
-        """Yield what bookies have of each key in its ledger, or why nothing is known; ``ask`` gets the keys whose ledgers are there."""
+        """Yield the bookies' answer for each key, or the reason if there is none; ``ask`` gets the keys whose ledgers exist."""
         rest = iter(wanted)
         while part := list(islice(rest, _TOGETHER)):
             asked: list[tuple[_Key, LedgerNode]] = []
@@ -290,7 +290,7 @@ class _Reading:
                 yield from zip((key for key, _ in asked), ask(asked), strict=True)
 
     def _ledgers(self, ids: Sequence[int]) -> Iterator[LedgerNode | LedgerfsError]:
-        """Yield the metadata of ledgers, or why one is not known: it is gone, damaged, or may not be read."""
+        """Yield the metadata of ledgers, or the error: missing, damaged, or not readable."""
         found = self._cluster.nodes.get_many(ledger_path(one, self.path) for one in ids)
         for ledger_id, node in zip(ids, found, strict=True):
             if isinstance(node, Node):

@@ -1,4 +1,4 @@
-"""The columns of a survey: a row a ledger, a cursor, a schema, so that a million of them stay small."""
+"""The columns of a snapshot: one row per ledger, cursor or schema, so that a million of them need little memory."""
 
 from collections.abc import Hashable, Iterable
 from typing import Any, Generic, TypeVar
@@ -25,7 +25,7 @@ LISTED = np.dtype(
         ("driver", "i4"),
     ]
 )
-"""A ledger as its topic lists it; ``driver`` is a row of `Survey.drivers`, -1 for none, times are ms since 1970 UTC, 0 if unknown."""
+"""A listed ledger; ``driver`` is a row of `Survey.drivers`, -1 for none; times are ms since 1970 UTC, 0 if unknown."""
 
 TOPIC = np.dtype(
     [
@@ -42,8 +42,8 @@ TOPIC = np.dtype(
         ("cursors", "i4"),
     ]
 )
-"""A topic: where its rows of `LISTED` and `CURSOR` are, when its list was made and last set, and what is known of the end of its last
-ledger (`LastEnd`)."""
+"""A topic: ranges of its rows in `LISTED` and `CURSOR`, creation and last change of its list, and the source of its last ledger's end
+(`LastEnd`)."""
 
 CURSOR = np.dtype(
     [
@@ -60,7 +60,7 @@ CURSOR = np.dtype(
         ("is_stale", "?"),
     ]
 )
-"""A subscription; ``name`` is a row of `Survey.cursor_names`; ids are -1 if there is none. ``is_stale``: it may be further than is told."""
+"""A subscription; ``name`` is a row of `Survey.cursor_names`; missing ids are -1. ``is_stale``: it may be further than shown here."""
 
 LEDGER = np.dtype(
     [
@@ -78,26 +78,26 @@ LEDGER = np.dtype(
         ("cursor", "i4"),
     ]
 )
-"""A ledger's own node, with the times when it was made and last set; the last four columns are rows of `Survey.words`, -1 for none."""
+"""A ledger's node with creation and change time; the last four columns are rows of `Survey.words`, -1 for none."""
 
 FRAGMENT = np.dtype([("ledger_id", "i8"), ("first_entry", "i8"), ("first_member", "i8"), ("size", "i4")])
-"""The bookies of a ledger's entries from one on: ``size`` rows of `MEMBER` from one on, in the order of the ensemble."""
+"""The bookies of a ledger's entries from ``first_entry`` on: ``size`` rows of `MEMBER` in the order of the ensemble."""
 
 MEMBER = np.dtype([("bookie", "i4")])
 """A bookie of an ensemble, a row of `Survey.bookie_names`."""
 
 SCHEMA = np.dtype([("name", "i4"), ("version", "i8"), ("ledger_id", "i8"), ("entry_id", "i8"), ("changed_ms", "i8")])
-"""A version of a schema that a locator names, and when that was last set; ``name`` is a row of `Survey.words`."""
+"""A schema version in a locator, and the locator's last change; ``name`` is a row of `Survey.words`."""
 
 DELAYED = np.dtype([("topic", "i4"), ("name", "i4"), ("ledger_id", "i8"), ("changed_ms", "i8")])
-"""A bucket of a subscription's delayed messages, and when the subscription's node was last set; ``name`` is a row of
+"""A bucket of a subscription's delayed messages, and the last change of the subscription's node; ``name`` is a row of
 `Survey.cursor_names`."""
 
 _ROWS_AT_ONCE = 8192
 
 
 def parts_by(rows: Table, keys: npt.NDArray[Any]) -> list[Table]:
-    """Return the rows of each key, by ascending keys and else in their order; many keys cost no more than few. ``keys``: shape (rows,)."""
+    """Return the rows of each key, by ascending keys, otherwise in order; cheap for many keys, too. ``keys``: shape (rows,)."""
     if not rows.size:
         return []
     order = np.argsort(keys, kind="stable")
@@ -105,7 +105,7 @@ def parts_by(rows: Table, keys: npt.NDArray[Any]) -> list[Table]:
 
 
 class GrowingTable:
-    """Rows as they are found; those that are Python objects are few at any time."""
+    """Rows in the order of arrival; packs them so that few are Python objects."""
 
     __slots__ = ("_dtype", "_parts", "_rows", "_size")
 
@@ -147,7 +147,7 @@ Value = TypeVar("Value", bound=Hashable)
 
 
 class Interned(Generic[Value]):
-    """Values that are often the same, each kept once, by the number of its row."""
+    """Values that are often equal; stores each once, and refers to it by its row."""
 
     __slots__ = ("_rows", "values")
 

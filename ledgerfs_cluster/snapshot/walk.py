@@ -1,4 +1,4 @@
-"""The nodes of a cluster in the order in which a survey needs them: ledgers, then whatever may own them, then policies and brokers.
+"""The nodes of a cluster in the order of a snapshot: ledgers, then their possible owners, then policies and brokers.
 
 Nodes are requested while their paths are found, so a million paths are never in memory at once; those of topics are.
 """
@@ -18,10 +18,10 @@ from ledgerfs_cluster.snapshot.managed_ledger_paths import managed_ledger_paths
 from ledgerfs_cluster.zookeeper.nodes import Node, Nodes
 
 LEDGERS, TOPICS, SCHEMAS_PART, BOOKIES = "ledgers", "topics", "schemas", "bookies"
-"""Parts of a walk; the first two come first."""
+"""Parts of a walk; the first two are read first."""
 
 _DEEPEST = 8
-"""Levels below a root that is walked whole; namespaces and schemas have four at most."""
+"""Maximum levels below a root that is walked completely; namespaces and schemas have at most four."""
 
 _OTHERS = {
     SCHEMAS_PART: (SCHEMAS,),
@@ -29,12 +29,12 @@ _OTHERS = {
     "brokers": (NAMESPACES, BROKERS),
 }
 _OWN_FOLDERS = frozenset({"zookeeper", "ledgers", "managed-ledgers", "schemas", "admin", "namespace", "loadbalance"})
-"""Below the root: ZooKeeper's, and those of a Pulsar cluster, in which tenants have folders of any name."""
+"""Folders below the root: ZooKeeper's, and those of a Pulsar cluster, where tenants have folders of any name."""
 _SETTINGS = ("LAYOUT", "INSTANCEID", "available", "available/readonly", "cookies")
-"""What BookKeeper has besides ledgers: where they are, whose they are, and its bookies, below the last three."""
+"""BookKeeper's nodes besides ledgers: layout, instance id, and bookies (below the last three)."""
 
 PARTS = (LEDGERS, TOPICS, *_OTHERS, BOOKIES)
-"""The parts of a walk, in their order."""
+"""All parts of a walk, in order."""
 
 
 class Walk(NamedTuple):
@@ -44,10 +44,10 @@ class Walk(NamedTuple):
     ledgers_path: str = "/ledgers"
 
     def part(self, name: str) -> Iterator[Node]:
-        """Yield the nodes of one of `PARTS`; those that are deleted meanwhile are left out.
+        """Yield the nodes of one of `PARTS`; skips nodes that are deleted meanwhile.
 
-        Raises `BucketNotFoundError` if these are no servers of a cluster, `UnsupportedFormatError` for a layout of ledgers that is not
-        known, and the errors of ZooKeeper.
+        Raises `BucketNotFoundError` if these servers have no cluster, `UnsupportedFormatError` for an unknown ledger layout, and the errors
+        of ZooKeeper.
         """
         if name == LEDGERS:
             return self._found(self._ledger_paths())
@@ -67,7 +67,7 @@ class Walk(NamedTuple):
             reason = "BookKeeper keeps no ledgers here: are the servers another cluster's, or is a path missing (host:port/path)?"
             raise BucketNotFoundError(reason, key=root) from error
         folders: Iterable[str] = (f"{root}/{name}" for name in top)
-        # Two levels of folders have ids of ten digits, four those of nineteen.
+        # Two levels of folders contain ids of ten digits, four levels those of nineteen.
         for _ in range(4):
             deeper: list[str] = []
             for path in paths_below(self.nodes, (one for one in folders if is_folder_of_ledgers(one, root))):
@@ -78,11 +78,11 @@ class Walk(NamedTuple):
             folders = deeper
 
     def new_topics(self, known: Container[str]) -> Iterator[Node]:
-        """Yield the topics whose paths are not known, then their cursors: what was made since topics were listed. Raises as `part`."""
+        """Yield topics at unknown paths, then their cursors: those created since topics were listed. Raises as `part`."""
         return self._topics_at([path for path in managed_ledger_paths(self.nodes) if path not in known])
 
     def named_ledgers(self, ledger_ids: Iterable[int]) -> Iterator[Node]:
-        """Yield the nodes of ledgers, without those that BookKeeper does not have (any more); raises as `part`."""
+        """Yield the nodes of ledgers, except those that BookKeeper does not have; raises as `part`."""
         return self._found(ledger_path(one, self.ledgers_path) for one in ledger_ids)
 
     def _topics_at(self, topics: list[str]) -> Iterator[Node]:
@@ -101,7 +101,7 @@ class Walk(NamedTuple):
         yield from (path for path in paths_below(self.nodes, paths[2:]) if path not in paths)
 
     def _neighbours(self) -> Iterator[Node]:
-        """Yield what tells of other Pulsar clusters that have folders (chroots) below the same root, for as much as may be seen."""
+        """Yield nodes that show other Pulsar clusters with folders (chroots) below the same root, as far as readable."""
         try:
             names = self.nodes.children("/")
         except (AccessDeniedError, ObjectNotFoundError):
@@ -109,7 +109,7 @@ class Walk(NamedTuple):
         paths = [f"/{name}{MANAGED_LEDGERS}" for name in names if name not in _OWN_FOLDERS]
         for path, node in zip(paths, self.nodes.get_many(paths), strict=True):
             if isinstance(node, AccessDeniedError):
-                # It is there.
+                # It exists.
                 yield Node(path, b"", 0, 0, 0, 0)
             elif isinstance(node, Node):
                 yield node

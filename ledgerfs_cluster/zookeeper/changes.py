@@ -1,15 +1,15 @@
-"""The one way that anything of a cluster's metadata is changed: all or nothing, by the holder of the cluster's lock alone, each once.
+"""Change a cluster's metadata: atomic commits, each at most once, only by the holder of the cluster's lock.
 
-Several nodes are changed with one commit, which names the version of each that it was decided from. What others changed meanwhile makes it
-fail as a whole. `ledgerfs_cluster.zookeeper.nodes.Nodes` reads, and cannot write.
+One commit changes several nodes, and contains the version of each node that it was decided from. If one of them has changed meanwhile, the
+whole commit fails. `ledgerfs_cluster.zookeeper.nodes.Nodes` reads, and cannot write.
 
-The holder has two ephemeral nodes, made together: the lock, and its *mark*, whose name nobody else ever uses. Each commit requires the lock
-as it was made, and sets the mark to a number of its own, at the version that the mark has. So
+The holder has two ephemeral nodes, created together: the lock, and its *mark*, which has a unique name. Each commit requires the unchanged
+lock, and sets the mark to a number of its own, at the mark's current version. So
 
-* it is refused when the session is over (both nodes are gone), when an operator deleted the lock, and when another process has the lock:
-  taking it drops the marks of all others in the same commit;
-* after a lost answer the mark shows whether it was done. If it was not, it may still lie in a buffer of some server. Another number is
-  written at that same version, after which it can be done no more, and it is safe to send it again.
+* a commit is refused when the session is over (both nodes are gone), when an operator deleted the lock, and when another process has it:
+  taking the lock drops all other marks in the same commit;
+* after a lost answer the mark shows whether the commit was done. If not, a server may still have it in a buffer. Then another number is
+  written at that same version; after that the old commit must fail, and it is safe to send it again.
 """
 
 import datetime as dt
@@ -71,12 +71,12 @@ __all__ = [
 ]
 
 LOCK_PATH = "/ledgerfs/lifecycle/lock"
-"""The lock: ephemeral; its data is what its holder says of itself."""
+"""The lock: ephemeral; its data describe its holder."""
 MARKS_PATH = "/ledgerfs/lifecycle/holders"
-"""Below it is the mark of the holder, ephemeral, too."""
+"""Parent of the holder's mark, which is ephemeral, too."""
 
 MOST_BYTES = 1_040_000
-"""Of one commit: a server takes packets of less than 1 MiB (``jute.maxbuffer``) and breaks the connection of whoever sends more."""
+"""Size of one commit: a server accepts packets of less than 1 MiB (``jute.maxbuffer``), and breaks the connection for larger ones."""
 
 _SENDS = 3
 _PAUSE_S = 0.05
@@ -88,16 +88,16 @@ _FOUND = {NO_NODE: "gone", BAD_VERSION: "other version", NODE_EXISTS: "there alr
 
 @dataclass(frozen=True, slots=True)
 class LockHolder:
-    """Who has the lock of a cluster, in its own words, and since when (ms since 1970 UTC)."""
+    """Holder of a cluster's lock: the data that it wrote, and since when (ms since 1970 UTC)."""
 
     holder: bytes
     since_ms: int
 
 
 class ClusterLock:
-    """The lock of a cluster, in a session of its own. Its commits are all that ledgerfs writes into a ZooKeeper.
+    """The lock of a cluster, in its own session. Its commits are the only writes of ledgerfs to a ZooKeeper.
 
-    For all threads of the process that took it, one at a time; a forked child has no part in it. For ``with``, which releases it.
+    Shared by all threads of the process that took it, one at a time; a forked child cannot use it. Leaving ``with`` releases it.
     """
 
     __slots__ = (
@@ -123,32 +123,32 @@ class ClusterLock:
         start_again_in_child(self)
 
     def after_fork(self) -> None:
-        """Have no part in the parent's lock."""
+        """Detach a forked child from the parent's lock."""
         self._is_inherited = True
 
     @classmethod
     def take(cls, settings: Settings, holder: bytes) -> Self:
-        """Take the lock of the cluster that has this ZooKeeper.
+        """Take the lock of the cluster at this ZooKeeper.
 
         Parameters
         ----------
         settings
-            Those of the `Nodes` that the cluster is read with (`Nodes.settings`). The lock is lost after ``timeout_s`` without a server.
+            Those of the `Nodes` that read the cluster (`Nodes.settings`). The lock is lost after ``timeout_s`` without a server.
         holder
-            What is told to others that want it: JSON with host, process and the like, without secrets.
+            Description for others that want the lock: JSON with host, process and the like, without secrets.
 
         Raises
         ------
         LockHeldError
-            Another process has it, or had it and ended less than its session's timeout ago. Nothing was changed.
+            Another process has it, or stopped less than its session's timeout ago without releasing it. Nothing was changed.
         BucketNotFoundError
-            The folder (chroot) of the servers is not there.
+            The chroot of the servers does not exist.
         AccessDeniedError
-            The login is refused, or may not write.
+            The login is refused, or must not write.
         StoreUnreachableError
             No server answered in time.
         UnusableUrlError
-            kazoo is not installed, or there is no server in the settings.
+            kazoo is not installed, or the settings contain no server.
 
         """
         client = client_for(replace(settings, most_per_second=None), is_renewed=False)
@@ -162,7 +162,7 @@ class ClusterLock:
 
     @staticmethod
     def holder_of(nodes: Nodes) -> LockHolder | None:
-        """Return who has the lock, without asking for it; None if nobody has. Raises the errors of `Nodes.get`."""
+        """Return the lock's holder without taking the lock; None if it is free. Raises the errors of `Nodes.get`."""
         try:
             node = nodes.get(LOCK_PATH)
         except ObjectNotFoundError:
@@ -171,45 +171,45 @@ class ClusterLock:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it is known, without asking, that nothing can be committed any more."""
+        """Whether the lock is known to be lost; sends no request."""
         return self._is_inherited or self._is_given_up or self._client.is_over
 
     def node(self, path: str) -> Node | None:
-        """Return a node as it is now, after all that was committed before, by anybody; None if there is none.
+        """Return a node after all earlier commits of any client; None if it does not exist.
 
-        `Nodes` reads from a server that may be behind. What is deleted by what a node says, and is not a node, is decided by this.
+        `Nodes` reads from a server that may be behind. Use this before a node's data decide about a deletion outside ZooKeeper.
         Raises `StoreUnreachableError`, also once the lock is lost, `AccessDeniedError`, and `StoreError`.
         """
         self._require_own()
         return self._reader.newest(path)
 
     def newest(self) -> NodeReader:
-        """Return what reads several nodes, none of them older than this moment, and behind a commit none older than that commit.
+        """Return a reader whose nodes are not older than this moment, and after a commit not older than that commit.
 
-        One request to the leader of the servers for all of them. Raises the errors of `node`.
+        Sends one request to the servers' leader for all of them. Raises the errors of `node`.
         """
         self._require_own()
         self._reader.catch_up()
         return self._reader
 
     def commit(self, operations: Sequence[Operation]) -> None:
-        """Do all of it, or nothing, and that once; with no operations: make sure that the lock is held.
+        """Commit all operations or none, once; without operations: check that the lock is held.
 
-        What is missing above a `MakeNode` is made before, in a commit of its own.
+        Creates missing parents of a `MakeNode` before, in a separate commit.
 
         Raises
         ------
         ChangedMeanwhileError
-            A node is not what its operation says. Nothing was done; the lock is still held.
+            A node does not match its operation. Nothing was done; the lock is still held.
         LockLostError
-            The session is over, or the lock is gone. Its ``is_uncertain`` says whether the commit may have been done; if not, nothing was.
-            Every later commit raises it, too.
+            The session is over, or the lock is gone. ``is_uncertain``: the commit may have been done; otherwise nothing was. All later
+            commits raise it, too.
         AccessDeniedError
-            A node belongs to others. Nothing was done.
+            A node belongs to another login. Nothing was done.
         StoreUnreachableError
-            The connection broke at several tries. Nothing was done; the lock is still held.
+            The connection broke at each try. Nothing was done; the lock is still held.
         UnsupportedWriteError
-            More bytes than a ZooKeeper takes at once. Nothing was done.
+            The commit exceeds ZooKeeper's packet size. Nothing was done.
 
         """
         operations = list(operations)
@@ -228,7 +228,7 @@ class ClusterLock:
                 raise self._error(operations[refused.at], refused)
 
     def release(self) -> None:
-        """Give the lock back; nothing happens if it is lost, or released already. In a forked child the parent keeps it."""
+        """Release the lock; does nothing if it is lost or already released. In a forked child the parent keeps it."""
         with self._lock:
             self._is_given_up = True
             self._client.close()
@@ -247,7 +247,7 @@ class ClusterLock:
             raise LockLostError.of(reason, LOCK_PATH, is_uncertain=False)
 
     def _make_parents(self, operations: Sequence[Operation]) -> None:
-        """Make what is missing above the nodes that are to be made, unless the same commit makes it."""
+        """Create missing parents of new nodes, except those that the same commit creates."""
         made: set[str] = set()
         for one in operations:
             if isinstance(one, MakeNode):
@@ -273,7 +273,7 @@ class ClusterLock:
         return _refused(path, refused.code)
 
     def _write(self, operations: Sequence[Operation]) -> Refusal | None:
-        """Do all operations; return which one was refused, after which nothing was done.
+        """Commit the operations; return the refused one, in which case nothing was done.
 
         Raises `LockLostError`, and `StoreUnreachableError` if the connection broke at each try and nothing was done.
         """
@@ -284,19 +284,19 @@ class ClusterLock:
         except LedgerfsError:
             raise
         except BaseException:
-            # Ctrl-C, say: whether the commit was done will not be known, so it was the last one.
+            # Interrupted, for example by Ctrl-C: the commit's result stays unknown, so no commit may follow.
             self._lose("interrupted")
             raise
 
     def _lose(self, reason: str, *, is_uncertain: bool = False) -> LockLostError:
-        """Write nothing any more; return the error that says why."""
+        """Allow no further commits; return the error with the reason."""
         if not self._is_given_up:
             self._is_given_up = True
             self._client.leave()
         return LockLostError.of(reason, LOCK_PATH, is_uncertain=is_uncertain)
 
     def _newest(self, path: str) -> Node | None:
-        """Return a node as it is now; None if there is none. Raises `LockLostError` if no server answers in time."""
+        """Return a node as it is now; None if it does not exist. Raises `LockLostError` if no server answers in time."""
         try:
             return self._reader.newest(path)
         except StoreUnreachableError as error:
@@ -328,7 +328,7 @@ class ClusterLock:
             time.sleep(_PAUSE_S)
 
     def _made_again(self, operations: Sequence[Operation]) -> Refusal | None:
-        """Return which operation is for a node that is gone, or was deleted and made again; None if none is."""
+        """Return the first operation for a node that is gone, or was deleted and created again; None without any."""
         for at, one in enumerate(operations):
             if isinstance(one, SetNode) and one.created_ms is not None:
                 node = self._newest(one.path)
@@ -337,7 +337,7 @@ class ClusterLock:
         return None
 
     def _was_done(self, number: int) -> bool:
-        """Find out whether a commit was done whose answer was lost; if not, it never will be."""
+        """Return whether a commit with a lost answer was done; if False, it never will be."""
         ours = {number}
         until = time.monotonic() + 2 * self._client.timeout_s
         while time.monotonic() < until:
@@ -365,7 +365,7 @@ class ClusterLock:
         return [RequireNode(LOCK_PATH, 0), SetNode(self._mark, b"%d" % number, self._version)]
 
     def _outside(self, refused: Refusal) -> Refusal:
-        """Return which of the caller's operations was refused; raise `LockLostError` for one of the fences."""
+        """Return the refused operation of the caller; raise `LockLostError` for one of the fences."""
         if refused.at >= _FENCES:
             return Refusal(refused.at - _FENCES, refused.code)
         what = "is gone" if refused.code == NO_NODE else f"was changed (error {refused.code})"
@@ -378,16 +378,16 @@ class ClusterLock:
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """A commit without an answer: whether it may have been done, or may still be, and the reason in words."""
+    """A commit without an answer: whether it may have been done or may still be, and the reason."""
 
     may_be_done: bool
     reason: str
 
 
 def send(client: "Client", operations: Sequence[Operation]) -> Refusal | Unanswered | None:
-    """Do all operations, or none, without a second try; return None if they were done.
+    """Commit the operations without a second try; return None if they were done.
 
-    Raises `UnsupportedWriteError` for more bytes than a server takes.
+    Raises `UnsupportedWriteError` above ZooKeeper's packet size.
     """
     request = Commit([(one.opcode, one.body(client.full(one.path))) for one in operations])
     if request.size > MOST_BYTES:
@@ -406,12 +406,12 @@ def send(client: "Client", operations: Sequence[Operation]) -> Refusal | Unanswe
     except BaseException:
         request.withdraw()
         raise
-    # kazoo may have answered what it still holds: if its thread could not be woken, or Ctrl-C came while it was.
+    # kazoo may have failed unsent requests: if its thread could not be woken, or after Ctrl-C.
     return Unanswered(not request.withdraw(), reason)
 
 
 def _take(client: "Client", mark: str, holder: bytes, servers: str) -> None:
-    """Make the lock and the mark, which is how the lock is known to be ours after a lost answer."""
+    """Create the lock and the mark; after a lost answer the mark shows that the lock is ours."""
     reader = NodeReader(client)
     trouble = "others change its nodes all the time"
     for _ in range(_TRIES):
@@ -433,7 +433,7 @@ def _take(client: "Client", mark: str, holder: bytes, servers: str) -> None:
 
 
 def _marks_of_others(reader: NodeReader) -> Iterator[Operation]:
-    """Yield how to drop the marks of those whose lock an operator deleted: they commit nothing once another has it."""
+    """Yield operations that drop the marks of holders whose lock an operator deleted: they cannot commit once another has the lock."""
     reader.catch_up()
     try:
         names = reader.children(MARKS_PATH)
@@ -447,7 +447,7 @@ def _marks_of_others(reader: NodeReader) -> Iterator[Operation]:
 
 
 def _missing(newest: Callable[[str], Node | None], path: str, servers: str = "") -> list[Operation]:
-    """Return how to make a folder: the missing ones above it first."""
+    """Return the operations that create a folder, missing parents first."""
     missing: list[Operation] = []
     while newest(path) is None:
         if path == "/":

@@ -1,6 +1,6 @@
-"""Ask until there is an answer: over another connection, another server and, for reads, in another session, for a bounded time.
+"""Send requests until there is an answer, for a bounded time: over other connections and servers, and for reads in other sessions.
 
-A commit is not asked for again. Sent twice, it might be done twice.
+A commit is sent only once. Sent twice, it might be done twice.
 """
 
 import time
@@ -40,7 +40,7 @@ _PASSING = (
 
 @dataclass(slots=True)
 class Asked:
-    """Requests under way together, perhaps not for the first time; ``path`` is what errors name, ``nodes`` what they count as."""
+    """Requests under way together, perhaps sent again; ``path`` is used in errors, ``nodes`` is their number for the rate limit."""
 
     requests: Sequence[Request]
     path: str
@@ -55,15 +55,15 @@ class Client:
     Parameters
     ----------
     settings
-        Of the session. Raises no errors of a server before the first request.
+        Of the session. Their errors appear with the first request.
     is_renewed
-        Whether another session is opened after a fork or when one is lost; it never shows what is older than what the one before has
-        shown. Otherwise all requests raise `StoreUnreachableError` once the first session is over.
+        Whether another session is opened after a fork or when one is lost; it never shows older data than the session before. Otherwise
+        all requests raise `StoreUnreachableError` once the first session is over.
 
     Attributes
     ----------
     pace
-        Turns for all threads of a process, in the order of their asking; without a bound they come at once.
+        Rate limit for all threads of a process, granted in order of request; unlimited by default.
 
     """
 
@@ -91,20 +91,20 @@ class Client:
 
     @property
     def timeout_s(self) -> float:
-        """How long a session lives without a connection."""
+        """Session timeout without a connection, in seconds."""
         return self._settings.timeout_s
 
     @property
     def is_over(self) -> bool:
-        """Whether the session is over, if there was one."""
+        """Whether the session is over; False before the first one."""
         return self._session is not None and self._session.is_over
 
     def full(self, path: str) -> str:
-        """Return the path that the servers know a node by."""
+        """Return a node's path with the chroot."""
         return self.folder + path if path != "/" else self.folder or path
 
     def session(self, path: str) -> Session:
-        """Return the session of this process. Raises `StoreUnreachableError` about ``path`` if it is over and the only one."""
+        """Return the session of this process. Raises `StoreUnreachableError` with ``path`` if it is over and cannot be renewed."""
         with self._lock:
             session = self._session
             if session is not None:
@@ -120,16 +120,16 @@ class Client:
             return session
 
     def ask(self, requests: Sequence[Request], path: str, nodes: int = 1) -> Asked:
-        """Send requests for so many nodes, together, when it is their turn. Raises as `session`."""
+        """Send requests for ``nodes`` nodes together, when the rate limit allows. Raises as `session`."""
         self.pace.wait(nodes)
         session = self.session(path)
         return Asked(requests, path, nodes, session, [session.ask(one) for one in requests])
 
     def replies(self, asked: Asked) -> list[Reply | int]:
-        """Return the reply, or the error code, of each request; those of a lost connection or session are sent again, and all after them.
+        """Return the reply or error code of each request; after a lost connection or session, send that request and all later ones again.
 
-        The code of a lost connection is returned for a commit, which may have been done.
-        Raises `AccessDeniedError` if the server refuses the login, `StoreUnreachableError` if none answered in time, and as `session`.
+        For a commit, which may have been done, returns the code of a lost connection instead.
+        Raises `AccessDeniedError` if the server refuses the login, `StoreUnreachableError` if no server answered in time, and as `session`.
         """
         began = time.monotonic()
         pause = _PAUSE_S
@@ -144,23 +144,23 @@ class Client:
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
             self.pace.wait(asked.nodes)
             asked.session = self.session(asked.path)
-            # A reply after one that is missing may be older than what that was to catch up with.
+            # Later replies may be older than a lost `SYNC` would have allowed: send all later requests again.
             rest = asked.requests[len(found) :]
             asked.answers[len(found) :] = [asked.session.ask(one) for one in rest]
 
     def close(self) -> None:
-        """End the session; in a forked child it goes on. The next request opens another, unless it was the only one."""
+        """End the session, but not in a forked child. The next request opens another, unless sessions are not renewed."""
         ending = self.leave()
         if ending is not None:
             ending.join(_END_S)
 
     def leave(self) -> Thread | None:
-        """End the session in a thread, which is returned if there is one."""
+        """End the session in a thread, and return that; None without a session."""
         with self._lock:
             return self._drop(self._session)
 
     def _drop(self, session: Session | None) -> Thread | None:
-        """Have no session any more, with the lock; return what ends it."""
+        """Forget the session (the caller holds the lock); return the thread that ends it."""
         if session is None or session is not self._session:
             return None
         if self._is_renewed:
@@ -171,7 +171,7 @@ class Client:
         return session.leave()
 
     def _wait(self, asked: Asked, began: float) -> None:
-        """Wait for the answers, and give the session up when one did not come in time: another may find another server."""
+        """Wait for the answers; drop the session if one does not arrive in time: another session may find another server."""
         for answer in asked.answers:
             while True:
                 rest = began + self._bound(asked.session) - time.monotonic()
@@ -182,7 +182,7 @@ class Client:
                     raise self._given_up(asked, time.monotonic() - began)
 
     def _bound(self, session: Session) -> float:
-        """Return how many seconds a request may take; a server that never answered is more likely missing than restarting."""
+        """Return a request's timeout in seconds: a server that never answered is more likely missing than restarting."""
         return self._settings.timeout_s * (2 if session.was_connected else 1)
 
     def _given_up(self, asked: Asked, seconds: float) -> StoreUnreachableError:
@@ -197,7 +197,7 @@ class Client:
         return kind(reason, key=asked.path)
 
     def _settled(self, asked: Asked) -> list[Reply | int]:
-        """Return what is answered to the requests, up to the first that is worth another try."""
+        """Return the results of the requests, up to the first one to retry."""
         found: list[Reply | int] = []
         for request, answer in zip(asked.requests, asked.answers, strict=True):
             settled = answer.reply if answer.error is None else self._code(asked, request, answer.error)
@@ -207,7 +207,7 @@ class Client:
         return found
 
     def _code(self, asked: Asked, request: Request, error: Exception) -> int | None:
-        """Return the error code that a request is done with; None if it is worth another try."""
+        """Return the final error code of a request; None if it should be sent again."""
         if isinstance(error, AuthFailedError):
             reason = f"ZooKeeper refuses the login; check username and password ({self._settings.servers})"
             raise AccessDeniedError(reason, key=asked.path) from error

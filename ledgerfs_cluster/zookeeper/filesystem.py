@@ -1,4 +1,4 @@
-"""The name of a living cluster in fsspec, ``pulsar+zk://host:port,…[/chroot]``."""
+"""The fsspec name of a live cluster, ``pulsar+zk://host:port,…[/chroot]``."""
 
 from typing import Any
 
@@ -12,15 +12,15 @@ PROTOCOL = "pulsar+zk"
 
 
 class ClusterFileSystem(SourceFileSystem):
-    """A living cluster.
+    """A live cluster.
 
     Parameters
     ----------
     read_from, open_end, ledgers_path, timeout_s, bookie_rate, bucket_options, bucket_urls
         See `LiveReading`.
     login
-        Options of the session with ZooKeeper, as `Nodes` has them: ``username`` and ``password``, ``use_ssl``, ``ca``, …. The login of
-        the environment goes behind that of options (`ledgerfs_cluster.zookeeper.settings.with_login`).
+        Options of the session with ZooKeeper, as in `Nodes`: ``username`` and ``password``, ``use_ssl``, ``ca``, …. Options take precedence
+        over the login in the environment (`ledgerfs_cluster.zookeeper.settings.with_login`).
 
     """
 
@@ -49,7 +49,7 @@ class ClusterFileSystem(SourceFileSystem):
         return super()._strip_protocol(path).rstrip("/")
 
     def cluster(self, servers: str) -> LivingCluster:
-        """Return the cluster of some servers; asks nothing yet. Raises `UnusableUrlError` where none are named."""
+        """Return the cluster at these servers; sends no request. Raises `UnusableUrlError` if there are none."""
         if not servers.partition("/")[0]:
             raise UnusableUrlError("no server is named: pulsar+zk://host:port,host:port", key=f"{PROTOCOL}://{servers}")
         login = with_login(self._login)

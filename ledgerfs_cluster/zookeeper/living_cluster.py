@@ -1,4 +1,4 @@
-"""What is known of a living cluster before it is asked anything: its metadata, and how its topics are to be read."""
+"""A live cluster before any request: its metadata servers, and the options for reading its topics."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,25 +13,25 @@ OPEN_ENDS = ("confirmed", "acknowledged")
 
 @dataclass(frozen=True, slots=True)
 class LiveReading:
-    """How the topics of a cluster are read.
+    """Options for reading a cluster's topics.
 
     Attributes
     ----------
     read_from
-        Where a ledger is read from that is in both places: ``bucket`` spares the bookies, ``bookkeeper`` the requests to the store.
+        Source of a ledger that is in both places: ``bucket`` relieves the bookies, ``bookkeeper`` avoids requests to the store.
     open_end
-        Where a ledger ends that is still written: ``confirmed`` at the newest entry that other entries confirm (the last add confirmed),
-        ``acknowledged`` at the newest one that so many bookies have as a writer waits for.
+        End of a ledger that is still written: ``confirmed`` at the last add confirmed (LAC), ``acknowledged`` at the newest entry that
+        the ack quorum of bookies has.
     ledgers_path
-        Where BookKeeper keeps its metadata, below the servers' chroot.
+        Root of BookKeeper's metadata, below the servers' chroot.
     timeout_s
-        How long a bookie may say nothing, s.
+        Timeout for an answer of a bookie, s.
     bookie_rate
-        Bytes a second that this process reads of each bookie at most; None for as many as it gives.
+        Maximum bytes a second that this process reads from each bookie; None for no limit.
     bucket_options
         Options of the filesystems of buckets, such as credentials.
     bucket_urls
-        {name of a bucket in the cluster's metadata: URL to read it at}, for buckets that are elsewhere by now.
+        {name of a bucket in the cluster's metadata: URL to read it at}, for buckets that have moved.
 
     """
 
@@ -59,7 +59,7 @@ class LiveReading:
 
 @dataclass(frozen=True, slots=True)
 class LivingCluster:
-    """One cluster. Nothing here writes to it.
+    """One cluster; read-only.
 
     Attributes
     ----------

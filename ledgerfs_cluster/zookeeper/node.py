@@ -1,11 +1,11 @@
-"""Nodes of ZooKeeper, the operations that commits consist of, and requests and replies as kazoo sends and receives them for us.
+"""Nodes of ZooKeeper, the operations of commits, and requests and replies for kazoo.
 
-Each operation names the version that it is meant for, so one that arrives late, or twice, does nothing. Version -1, with which ZooKeeper
-changes a node whatever became of it, does not exist here.
+Each operation contains the version that it is meant for, so it has no effect if it arrives late or twice. Version -1, with which ZooKeeper
+changes a node unconditionally, is not supported.
 
-kazoo has a class for each request, with the same two methods. Ours read many nodes with one packet, which it has no class for (`ReadMany`:
-ZooKeeper 3.6 and later), and leave parsing to the thread that waits: kazoo's own has to send and receive meanwhile. Nothing is allocated
-for a length that the reply does not have.
+kazoo has a class for each request, with the same two methods. Our requests read many nodes with one packet, which kazoo cannot (`ReadMany`:
+ZooKeeper 3.6 and later), and leave parsing to the waiting thread: kazoo's own thread has to send and receive meanwhile. Lengths in a reply
+are checked before anything is allocated for them.
 """
 
 import struct
@@ -30,12 +30,12 @@ _ALL_PERMISSIONS = 31
 
 
 def packed(data: bytes) -> bytes:
-    """Return bytes after their length."""
+    """Return bytes, preceded by their length."""
     return _LENGTH.pack(len(data)) + data
 
 
 _OPEN = _LENGTH.pack(1) + _LENGTH.pack(_ALL_PERMISSIONS) + packed(b"world") + packed(b"anyone")
-"""Who may do what with a new node: everybody everything, as brokers without authorization have it, whatever login is used here."""
+"""ACL of a new node: all permissions for everyone, like brokers without authorization, whatever login is used here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +45,15 @@ class Node:
     Attributes
     ----------
     path
-        Where it is, below the folder (chroot) of the session.
+        Path below the session's chroot.
     data
-        Its bytes; none for a node without data.
+        Its bytes; empty for a node without data.
     created_ms, changed_ms
-        When it was made, and its data set last, in ms since 1970 by the clock of the server that did it.
+        Creation and last change of its data, in ms since 1970 by the server's clock.
     version
-        How often its data was set since it was made.
+        Number of data changes since its creation.
     children
-        How many nodes are right below it.
+        Number of its direct children.
 
     """
 
@@ -67,7 +67,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class MakeNode:
-    """Make a node that is not there, with this data; an ephemeral one is deleted when the session ends."""
+    """Create a node with this data, which must not exist; an ephemeral one is deleted when the session ends."""
 
     opcode: ClassVar[int] = _CREATE
     path: str
@@ -78,16 +78,16 @@ class MakeNode:
         _require_path(self.path)
 
     def body(self, path: str) -> bytes:
-        """Return the operation for ``path``, which servers know the node by."""
+        """Return the operation for ``path``, which includes the chroot."""
         return packed(path.encode()) + packed(self.data) + _OPEN + _LENGTH.pack(self.is_ephemeral)
 
 
 @dataclass(frozen=True, slots=True)
 class SetNode:
-    """Set the data of a node that has this version.
+    """Set the data of a node at this version.
 
-    With ``created_ms`` it is the node that was created then (ms since 1970 UTC). One that was deleted and made again has versions from 0 on
-    again, and may have come as far: no operation of ZooKeeper distinguishes the two, so the sender compares the times right before.
+    ``created_ms`` (ms since 1970 UTC) also requires that creation time. A node that was deleted and created again counts versions from 0
+    and may have reached the same one: no operation of ZooKeeper distinguishes the two, so the sender compares the times right before.
     """
 
     opcode: ClassVar[int] = _SET_DATA
@@ -98,14 +98,14 @@ class SetNode:
 
     @classmethod
     def of(cls, node: Node, data: bytes) -> "SetNode":
-        """Return what sets the data of a node that was read, and of no other one of its path."""
+        """Return the operation that sets the data of exactly the node that was read."""
         return cls(node.path, data, node.version, node.created_ms)
 
     def __post_init__(self) -> None:
         _require_path(self.path, self.version)
 
     def body(self, path: str) -> bytes:
-        """Return the operation for ``path``, which servers know the node by."""
+        """Return the operation for ``path``, which includes the chroot."""
         return packed(path.encode()) + packed(self.data) + _LENGTH.pack(self.version)
 
 
@@ -118,20 +118,20 @@ class _OfVersion:
         _require_path(self.path, self.version)
 
     def body(self, path: str) -> bytes:
-        """Return the operation for ``path``, which servers know the node by."""
+        """Return the operation for ``path``, which includes the chroot."""
         return packed(path.encode()) + _LENGTH.pack(self.version)
 
 
 @dataclass(frozen=True, slots=True)
 class DropNode(_OfVersion):
-    """Delete a node that has this version, and none below it."""
+    """Delete a node at this version; it must not have children."""
 
     opcode: ClassVar[int] = _DELETE
 
 
 @dataclass(frozen=True, slots=True)
 class RequireNode(_OfVersion):
-    """Do nothing at all, with no other node either, unless this one has this version."""
+    """Require that a node has this version; otherwise the whole commit fails."""
 
     opcode: ClassVar[int] = _CHECK
 
@@ -140,12 +140,12 @@ Operation = MakeNode | SetNode | DropNode | RequireNode
 
 
 def parent_of(path: str) -> str:
-    """Return the path of the node right above one."""
+    """Return the path of a node's parent."""
     return path.rpartition("/")[0] or "/"
 
 
 def _require_path(path: str, version: int = 0) -> None:
-    """Raise `InvalidNameError` for a text that cannot be the path of a node to change, `InvalidOptionError` for a version below 0."""
+    """Raise `InvalidNameError` for an invalid path of a node to change, `InvalidOptionError` for a version below 0."""
     parts = path.split("/")
     if len(parts) < 2 or parts[0] or any(part in {"", ".", ".."} for part in parts[1:]) or "\0" in path:
         raise InvalidNameError("no path of a node, such as /folder/node", key=path[:200])
@@ -164,20 +164,20 @@ NO_NODE, NO_AUTH, BAD_VERSION, NODE_EXISTS, NOT_EMPTY = -101, -102, -103, -110, 
 """Error codes."""
 _UNIMPLEMENTED = -6
 
-# Before each operation of a packet of several, in requests and in replies: opcode, whether this is the end, error.
+# Header of each operation in a packet of several, in requests and replies: opcode, end marker, error.
 _OPERATION = struct.Struct("!i?i")
 _END = _OPERATION.pack(-1, True, -1)
 _ERROR = -1
 _NO_DATA = -1
 _NO_WATCH = b"\0"
-# Of the stat of a node: when it was made and changed, the version of its data, the number of its children.
+# Part of a node's stat: creation and change time, version of its data, number of its children.
 _STAT = struct.Struct("!16xqqi20xi8x")
 
 Reply = tuple[bytes, int]
-"""A packet that was received, and where the reply begins in it."""
+"""A received packet, and the offset of the reply in it."""
 Result = TypeVar("Result")
 Parse = Callable[[bytes, int, str], tuple[Result, int]]
-"""From a packet, an offset in it and the node's path to a result and the offset after it."""
+"""Parses a packet at an offset, for a node's path; returns a result and the offset after it."""
 
 
 class _Request:
@@ -185,13 +185,13 @@ class _Request:
 
     @staticmethod
     def deserialize(packet: bytes, offset: int) -> Reply:
-        """Return the reply as it is."""
+        """Return the reply unparsed."""
         return packet, offset
 
 
 @dataclass(frozen=True, slots=True)
 class AskOne(_Request):
-    """Read the data, or the children, of one node; or have the server catch up with all that was done before (`SYNC`)."""
+    """Read the data or children of one node; or have the server catch up with all earlier commits (`SYNC`)."""
 
     type: int
     path: str
@@ -204,7 +204,7 @@ class AskOne(_Request):
 
 @dataclass(frozen=True, slots=True)
 class ReadMany(_Request):
-    """Read the data, or the children, of several nodes; each has its own result, or its own error."""
+    """Read the data or children of several nodes; each has its own result or error."""
 
     type: ClassVar[int] = _READ_MANY
     opcode: int
@@ -217,10 +217,10 @@ class ReadMany(_Request):
 
 
 class Commit(_Request):
-    """Several operations: all are done, or none. It is sent once at most, and knows whether it may have been.
+    """Several operations: all are done, or none. Sent at most once; records whether it may have been sent.
 
-    kazoo asks for the bytes right before it writes them to the connection, and answers all that it holds when a connection breaks, whether
-    it was sent or not: a request whose bytes it never asked for was never sent, and never will be.
+    kazoo serializes a request right before it writes it to the connection, and fails all pending requests when a connection breaks, sent or
+    not: a request that was never serialized was never sent, and never will be.
     """
 
     type: ClassVar[int] = _MULTI
@@ -234,20 +234,20 @@ class Commit(_Request):
 
     @property
     def size(self) -> int:
-        """How many bytes it has."""
+        """Size in bytes."""
         return len(self._data)
 
     def serialize(self) -> bytes:
         """Return the request without its header."""
         with self._lock:
             if self._is_withdrawn or self._was_sent:
-                # kazoo takes this for a broken connection, and makes another one.
+                # kazoo treats this as a broken connection, and opens another.
                 raise ConnectionError("a commit that is no longer wanted")
             self._was_sent = True
             return self._data
 
     def withdraw(self) -> bool:
-        """Have it never sent; return False if it may have been sent already."""
+        """Prevent sending; return False if it may have been sent already."""
         with self._lock:
             self._is_withdrawn = True
             return not self._was_sent
@@ -258,14 +258,14 @@ Request = AskOne | ReadMany | Commit
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why nothing of a commit was done: which operation was refused, and with which error code."""
+    """The operation that a commit failed at, and the error code; nothing was done."""
 
     at: int
     code: int
 
 
 def node_at(packet: bytes, at: int, path: str) -> tuple[Node, int]:
-    """Return the node of a reply to a request for data. Raises `struct.error`, `WrongBodyError` for lengths that lie."""
+    """Return the node in a reply to a request for data. Raises `struct.error`, and `WrongBodyError` for wrong lengths."""
     (length,) = _LENGTH.unpack_from(packet, at)
     if length < _NO_DATA:
         raise _wrong(path)
@@ -276,7 +276,7 @@ def node_at(packet: bytes, at: int, path: str) -> tuple[Node, int]:
 
 
 def children_at(packet: bytes, at: int, path: str) -> tuple[list[str], int]:
-    """Return the sorted names of a reply to a request for children. Raises `struct.error`, `WrongBodyError` for lengths that lie."""
+    """Return the sorted names in a reply to a request for children. Raises `struct.error`, and `WrongBodyError` for wrong lengths."""
     (count,) = _LENGTH.unpack_from(packet, at)
     at += 4
     names: list[str] = []
@@ -292,7 +292,7 @@ def children_at(packet: bytes, at: int, path: str) -> tuple[list[str], int]:
 
 
 def one_result(reply: Reply | int, path: str, parse: Parse[Result]) -> Result | LedgerfsError:
-    """Return the result of a request for one node, or the error: that of a code, or `WrongBodyError` for bytes that are no reply."""
+    """Return the result of a request for one node, or the error: that of a code, or `WrongBodyError` for an invalid reply."""
     if isinstance(reply, int):
         return failure(reply, path)
     packet, at = reply
@@ -304,7 +304,7 @@ def one_result(reply: Reply | int, path: str, parse: Parse[Result]) -> Result | 
 
 
 def many_results(reply: Reply, opcode: int, paths: Sequence[str], parse: Parse[Result]) -> list[Result | LedgerfsError]:
-    """Return the result, or the error, of each node of a request for several; raises `WrongBodyError` for bytes that are no reply to it."""
+    """Return the result or error of each node of a request for several; raises `WrongBodyError` for an invalid reply."""
     packet, at = reply
     found: list[Result | LedgerfsError] = []
     unpack, size = _OPERATION.unpack_from, _OPERATION.size
@@ -318,7 +318,7 @@ def many_results(reply: Reply, opcode: int, paths: Sequence[str], parse: Parse[R
                 result, at = parse(packet, at, path)
                 found.append(result)
             else:
-                at += _LENGTH.size  # the code once more
+                at += _LENGTH.size  # repeats the code
                 found.append(failure(code, path))
         _, is_end, _ = unpack(packet, at)
     except (struct.error, UnicodeDecodeError) as error:
@@ -329,9 +329,9 @@ def many_results(reply: Reply, opcode: int, paths: Sequence[str], parse: Parse[R
 
 
 def refusal_in(reply: Reply, count: int) -> Refusal | None:
-    """Return which of ``count`` operations the reply to a commit refuses; None if all were done.
+    """Return which of ``count`` operations a commit's reply refuses; None if all were done.
 
-    Those before it have the code 0, those after it the code -2. Raises `struct.error` and `ValueError` for what is no such reply.
+    Operations before it have the code 0, those after it the code -2. Raises `struct.error` and `ValueError` for an invalid reply.
     """
     packet, at = reply
     (kind, is_end, _), at = _OPERATION.unpack_from(packet, at), at + _OPERATION.size
@@ -348,7 +348,7 @@ def refusal_in(reply: Reply, count: int) -> Refusal | None:
 
 
 def failure(code: int, path: str) -> LedgerfsError:
-    """Return our error for an error code of ZooKeeper's about one node."""
+    """Return the ledgerfs error for a ZooKeeper error code about one node."""
     if code == _UNIMPLEMENTED:
         return StoreError("the server cannot read several nodes at once; ZooKeeper 3.6 or later is needed", key=path)
     if code == NO_NODE:

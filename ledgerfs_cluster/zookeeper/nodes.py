@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Node", "NodeReader", "Nodes"]
 
-# A server takes requests of less than 1 MiB (jute.maxbuffer). It keeps whole replies in memory, twice while it makes one, and nodes have up
-# to 1 MiB each: 512 such nodes under way ended a ZooKeeper with a heap of 512 MiB. At 16 a packet a node costs 12 µs, at 128 it costs 4.
+# A server accepts requests of less than 1 MiB (jute.maxbuffer). It holds whole replies in memory, twice while it builds one, and nodes have
+# up to 1 MiB each: 512 such nodes under way crashed a ZooKeeper with a heap of 512 MiB. A node costs 12 µs at 16 a packet, 4 µs at 128.
 _REQUEST_BYTES = 256 << 10
 _REPLY_BYTES = 2 << 20
 _FIRST_NODES = 8
@@ -40,8 +40,8 @@ _PACKETS_AHEAD = 8
 class NodeReader:
     """Reads nodes over a client, in any thread. Reads of one process never go back in time.
 
-    The first read may be of a server that is behind: see `catch_up`. A leader that was deposed, and has not noticed it yet, is behind
-    itself: what must not be wrong even then is read in the session of a lock, behind a commit
+    The first read may be from a server that is behind: see `catch_up`. A deposed leader that has not noticed it is behind even then: data
+    that must be current even in that case are read in the session of a lock, after a commit
     (`ledgerfs_cluster.zookeeper.changes.ClusterLock`).
     """
 
@@ -56,53 +56,53 @@ class NodeReader:
         Raises
         ------
         ObjectNotFoundError
-            There is no such node.
+            The node does not exist.
         AccessDeniedError
-            The server does not show it, or refuses the login.
+            The server refuses access to it, or refuses the login.
         StoreUnreachableError
             No server answered in time, or the session of a lock is over.
         StoreError
-            The server answered with another error, or with what is no answer (`WrongBodyError`).
+            The server answered with another error, or with an invalid reply (`WrongBodyError`).
 
         """
         return self._one(GET_DATA, path, node_at)
 
     def get_many(self, paths: Iterable[str]) -> Iterator[Node | LedgerfsError]:
-        """Yield each node, in the order of ``paths``, or the error that `get` raises about this node alone.
+        """Yield each node in the order of ``paths``, or the error that `get` would raise for this node alone.
 
-        At most 128 nodes are asked for ahead of the caller. Raises `StoreUnreachableError`, and `AccessDeniedError` for a refused login.
+        Requests at most 128 nodes ahead of the caller. Raises `StoreUnreachableError`, and `AccessDeniedError` for a refused login.
         """
         return self._many(GET_DATA, iter(paths), node_at)
 
     def children(self, path: str) -> list[str]:
-        """Return the sorted names of the nodes right below one. Raises the errors of `get`."""
+        """Return the sorted names of a node's direct children. Raises the errors of `get`."""
         return self._one(GET_CHILDREN, path, children_at)
 
     def children_many(self, paths: Iterable[str]) -> Iterator[list[str] | LedgerfsError]:
-        """Yield the sorted names of the nodes right below each, as `get_many` yields nodes."""
+        """Yield the sorted names of each node's direct children, as `get_many` yields nodes."""
         return self._many(GET_CHILDREN, iter(paths), children_at)
 
     def catch_up(self) -> None:
-        """Have all reads of this process from now on be no older than this moment: a server may be behind the others.
+        """Ensure that later reads of this process are not older than this moment: a server may be behind the others.
 
-        One request, which the server passes on to the leader of the servers. Raises the errors of `get`.
+        Sends one request, which the server passes on to the leader. Raises the errors of `get`.
         """
         (reply,) = self._client.replies(self._client.ask([AskOne(SYNC, self._client.full("/"))], "/"))
         if isinstance(reply, int):
             raise failure(reply, "/")
 
     def newest(self, path: str) -> Node | None:
-        """Return a node as it is now, or None if there is none; `catch_up` and `get` in one step. Raises the errors of `get`."""
+        """Return a node as it is now, or None if it does not exist: `catch_up` and `get` in one step. Raises the errors of `get`."""
         try:
             return self._one(GET_DATA, path, node_at, is_newest=True)
         except ObjectNotFoundError:
             return None
 
     def _many(self, opcode: int, paths: Iterator[str], parse: Parse[Result]) -> Iterator[Result | LedgerfsError]:
-        """Yield the results of all paths, in order: as many nodes in each packet as their sizes allow, and a few packets under way."""
+        """Yield the results of all paths, in order: each packet has as many nodes as their sizes allow, and a few packets are under way."""
         client, rate = self._client, self._client.pace.rate
-        # With a bound on its rate, ten packets in a second; and one that waits for its turn would keep the results of the one before it
-        # waiting, too.
+        # With a rate limit, ten packets a second; and only one under way, as a packet that waits for the limit would also delay the results
+        # of the one before it.
         most = _MOST_NODES if rate is None else min(max(1, int(rate / 10)), _MOST_NODES)
         ahead = _PACKETS_AHEAD if rate is None else 1
         count = min(_FIRST_NODES, most)
@@ -134,9 +134,9 @@ class NodeReader:
 
 
 class Nodes(NodeReader):
-    """The nodes of a ZooKeeper, with one session a process, opened on first use.
+    """The nodes of a ZooKeeper, with one session a process, opened on first use. Read-only: it creates no nodes and no watches.
 
-    Safe in threads, in forked children, which get sessions of their own, and in pickles. Nothing is ever written: no node, no watch.
+    Safe in threads, in forked children, which get their own sessions, and in pickles.
 
     Parameters
     ----------
@@ -146,9 +146,9 @@ class Nodes(NodeReader):
     Raises
     ------
     UnusableUrlError
-        ``servers`` names none, or kazoo is not installed.
+        ``servers`` contains none, or kazoo is not installed.
     InvalidOptionError
-        A time or rate that is not positive.
+        A time or rate is not positive.
 
     """
 
@@ -170,9 +170,9 @@ class Nodes(NodeReader):
 
 
 def client_for(settings: Settings, *, is_renewed: bool = True) -> "Client":
-    """Return a client. Raises `UnusableUrlError` without kazoo, or for servers that are none."""
+    """Return a client. Raises `UnusableUrlError` without kazoo, or for invalid servers."""
     try:
-        from ledgerfs_cluster.zookeeper.client import Client  # kazoo is optional, and takes its time to import
+        from ledgerfs_cluster.zookeeper.client import Client  # kazoo is optional, and slow to import
         from ledgerfs_cluster.zookeeper.session import require_servers
     except ImportError as error:
         key = without_credentials(settings.servers)
@@ -182,7 +182,7 @@ def client_for(settings: Settings, *, is_renewed: bool = True) -> "Client":
 
 
 def _taken(paths: Iterator[str], most: int) -> list[str]:
-    """Take the paths of the next packet."""
+    """Return the paths of the next packet."""
     some: list[str] = []
     size = 0
     while len(some) < most and size < _REQUEST_BYTES and (path := next(paths, None)) is not None:
@@ -192,7 +192,7 @@ def _taken(paths: Iterator[str], most: int) -> list[str]:
 
 
 def _require_path(path: str) -> int:
-    """Return how many bytes a path has; raise `InvalidNameError` for what is none."""
+    """Return the length of a path in bytes; raise `InvalidNameError` for an invalid path."""
     try:
         size = len(path.encode())
     except UnicodeEncodeError as error:

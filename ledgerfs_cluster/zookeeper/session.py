@@ -1,8 +1,8 @@
-"""One session with ZooKeeper: kazoo connects, keeps it alive and comes back to it; what kazoo leaves open is closed here.
+"""One session with ZooKeeper: kazoo connects, keeps it alive and reconnects; this module bounds its failures.
 
-Its thread ends for good at a reply that it does not understand, and leaves requests without an answer; it believes any length; it waits as
-long for one server as for all; its `stop` waits without end. So every request has an answer here, if only that the session is over; lengths
-are bounded; each server has its share of the time; and whoever ends a session does not wait for it.
+kazoo's thread stops for good at a reply that it cannot parse, and leaves requests without an answer; it trusts any length; its timeout for
+one server is that for all; its `stop` may wait forever. So here every request gets an answer, at least that the session is over; lengths
+are bounded; each server has its share of the time; and ending a session does not block the caller.
 """
 
 import atexit
@@ -30,7 +30,7 @@ _GOING_ON = "Transition to CONNECTING"
 
 
 class _Client(KazooClient):  # type: ignore[misc]  # kazoo is not typed
-    """A client that does not go back: kazoo forgets with a session what it has seen, and may send to the next one what it still holds."""
+    """Keeps the newest transaction id: kazoo forgets it with a session, and may send pending requests in the next session."""
 
     def _reset(self) -> None:
         newest = getattr(self, "last_zxid", 0)
@@ -39,7 +39,7 @@ class _Client(KazooClient):  # type: ignore[misc]  # kazoo is not typed
 
 
 class Answer:
-    """What comes of one request, in kazoo's thread: a reply or an error, whichever is first."""
+    """The result of one request, set in kazoo's thread: a reply or an error, the first one counts."""
 
     __slots__ = ("_came", "_unanswered", "error", "reply")
 
@@ -51,13 +51,13 @@ class Answer:
         self.error: Exception | None = None
 
     def set(self, reply: Reply) -> None:
-        """Take the reply."""
+        """Set the reply."""
         if not self._came.is_set():
             self.reply = reply
             self._arrived()
 
     def set_exception(self, error: Exception) -> None:
-        """Take the error; raises the interruption that kazoo takes for one: its ``_call`` catches whatever comes while it sends."""
+        """Set the error; re-raise an interruption, which kazoo's ``_call`` would catch while it sends and pass on as an error."""
         interruption = sys.exc_info()[1]
         if interruption is not None and not isinstance(interruption, Exception):
             raise interruption
@@ -66,7 +66,7 @@ class Answer:
             self._arrived()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for either, and return whether it came."""
+        """Wait for either, and return whether it arrived."""
         return self._came.wait(seconds)
 
     def _arrived(self) -> None:
@@ -75,26 +75,26 @@ class Answer:
 
 
 class Session:
-    """A session of this process, used by all its threads; it ends when its server reports that it is over, where kazoo would begin another.
+    """A session of this process, used by all its threads; it is over when its server reports that, whereas kazoo would begin another.
 
-    Reads in it are never older than reads in it before, nor than ``newest``, whichever server it is connected to: one that is behind
+    Reads in it are never older than earlier reads in it, nor than ``newest``, whichever server it is connected to: a server that is behind
     refuses a client that has seen more.
 
     Parameters
     ----------
     newest
-        The last transaction that was seen before, as another session's `newest` has it; 0 for none.
+        The last transaction that was seen before, from another session's `newest`; 0 for none.
 
     Attributes
     ----------
     is_inherited
-        Whether a forked child has it from its parent: it has no threads there.
+        Whether this is a forked child's copy of the parent's session, without its threads.
     was_connected
         Whether a server ever answered.
     is_over
-        Whether no request is sent any more.
+        Whether requests are refused because the session has ended.
     trouble
-        What went wrong last, in kazoo's words.
+        The last problem, in kazoo's words.
 
     """
 
@@ -129,22 +129,22 @@ class Session:
         )
         self._client.last_zxid = newest
         self._client.add_listener(self._changed)
-        # Until its thread runs, kazoo takes itself for closed, and refuses what it is asked.
+        # Until its thread runs, kazoo's state is closed, and it refuses requests.
         self._client._state = KeeperState.CONNECTING  # noqa: SLF001
         self._client.start_async()
 
     def after_fork(self) -> None:
-        """Note that its threads are the parent's."""
+        """Record that its threads are the parent's."""
         self.is_inherited = True
 
     @property
     def newest(self) -> int:
-        """The last transaction that an answer has told of; also once the session is over, and in a forked child."""
+        """The last transaction seen in an answer; also once the session is over, and in a forked child."""
         newest: int = self._client.last_zxid
         return newest
 
     def ask(self, request: Request) -> Answer:
-        """Send a request as soon as there is a connection, unless this session is over."""
+        """Send a request once there is a connection, unless this session is over."""
         answer = Answer(self._unanswered)
         if self.is_over:
             answer.set_exception(SessionExpiredError())
@@ -155,7 +155,7 @@ class Session:
         return answer
 
     def leave(self) -> Thread | None:
-        """End it in a thread, which may take its time; return that. In a forked child close the inherited sockets: the parent goes on."""
+        """End it in a thread, which may take long, and return that. In a forked child only close the inherited sockets."""
         if self.is_inherited:
             self._forget()
             return None
@@ -170,7 +170,7 @@ class Session:
                 one.close()
 
     def _ended(self) -> Thread:
-        """Have the server end the session, once."""
+        """Start the thread that ends the session at the server, once."""
         with self._lock:
             if self._ending is None:
                 self._ending = Thread(target=self._stop, name="ledgerfs-zookeeper-end", daemon=True)
@@ -178,7 +178,7 @@ class Session:
             return self._ending
 
     def _make_handler(self, seconds: float) -> Any:  # noqa: ANN401  (kazoo is not typed)
-        """Return what kazoo makes threads and connections with."""
+        """Return the handler with which kazoo makes threads and connections."""
         handler = SequentialThreadingHandler()
         spawn, connect = handler.spawn, handler.create_connection
 
@@ -199,7 +199,7 @@ class Session:
         return handler
 
     def _make_logger(self) -> logging.Logger:
-        """Return a logger that keeps the last warning, and shows none: logins are among what kazoo logs."""
+        """Return a logger that keeps the last warning and prints none: kazoo's log contains logins."""
         logger = logging.Logger("ledgerfs.zookeeper", logging.WARNING)  # noqa: LOG001  (each session has its own)
         logger.addHandler(_LastWarning(self))
         return logger
@@ -208,7 +208,7 @@ class Session:
         self.was_connected = self.was_connected or state == "CONNECTED"
         if state == "LOST" and not self.is_over:
             self.is_over = True
-            # kazoo's thread, which this is, has to go on to be stopped, and to answer what it holds.
+            # This is kazoo's thread: it has to continue, to be stopped and to fail its pending requests.
             self._ended()
 
     def _over(self) -> None:
@@ -225,7 +225,7 @@ class Session:
 
 
 class _LastWarning(logging.Handler):
-    """Keeps the last warning as the trouble of a session."""
+    """Stores the last warning as the session's ``trouble``."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -238,7 +238,7 @@ class _LastWarning(logging.Handler):
 
 
 class _BoundedSocket:
-    """A socket that receives a packet in pieces, and none of a size that no ZooKeeper sends."""
+    """A socket that receives a packet in pieces, and refuses sizes that no ZooKeeper sends."""
 
     __slots__ = ("_socket",)
 
@@ -253,7 +253,7 @@ class _BoundedSocket:
         return received
 
     def pending(self) -> int:
-        """Return how many bytes were received and decrypted, and not yet taken."""
+        """Return how many bytes were received and decrypted, but not yet read."""
         pending = getattr(self._socket, "pending", None)
         return 0 if pending is None else pending()
 
@@ -262,7 +262,7 @@ class _BoundedSocket:
 
 
 def _ready(reading: list[Any], writing: list[Any], _: list[Any], seconds: float | None) -> tuple[list[Any], ...]:
-    """Do what ``select`` does for kazoo, which makes an epoll for each of its waits, and forgets what TLS has decrypted already."""
+    """Replace ``select`` for kazoo, which makes an epoll for each of its waits, and misses bytes that TLS has decrypted already."""
     decrypted = [one for one in reading if isinstance(one, _BoundedSocket) and one.pending()]
     poll = select.poll()
     for some, event in ((reading, select.POLLIN), (writing, select.POLLOUT)):
@@ -277,7 +277,7 @@ def _ready(reading: list[Any], writing: list[Any], _: list[Any], seconds: float 
 
 
 def require_servers(servers: str) -> None:
-    """Raise `UnusableUrlError` for a text that names no servers."""
+    """Raise `UnusableUrlError` for a text without servers."""
     if "@" in servers:
         raise UnusableUrlError("an address of ZooKeeper has no login; use the options username and password")
     try:

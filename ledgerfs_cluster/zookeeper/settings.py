@@ -1,4 +1,4 @@
-"""Where a ZooKeeper is and how to log in; travels in pickles."""
+"""Address and login of a ZooKeeper; can be pickled."""
 
 import os
 from collections.abc import Mapping
@@ -8,26 +8,26 @@ from typing import Any
 from ledgerfs.errors import InvalidOptionError
 
 USERNAME_VARIABLE, PASSWORD_VARIABLE = "LEDGERFS_ZOOKEEPER_USERNAME", "LEDGERFS_ZOOKEEPER_PASSWORD"
-"""Environment variables of the login, for commands, whose options other users see, and for tasks of Spark, whose options are in plans."""
+"""Environment variables of the login, since other users can see options of commands, and options in plans of Spark's tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of a client; its repr contains no login.
+    """Settings of a client; its repr does not contain the login.
 
     Attributes
     ----------
     servers
-        ``host:port,host:port``, and a folder (chroot) that all paths are below: ``host:port,host:port/folder``.
+        ``host:port,host:port``, optionally with a chroot for all paths: ``host:port,host:port/folder``.
     timeout_s
-        Seconds after which a server that never answered is given up, and which the session outlives without a connection. A request whose
-        connection is lost is tried for twice as long.
+        Seconds until a server that never answered is given up, and session timeout without a connection. A request whose connection is
+        lost is retried for twice as long.
     most_per_second
-        How many nodes this process asks for in a second at most.
+        Maximum nodes a second that this process requests.
     username, password
-        A login of the scheme ``digest``.
+        A login with the scheme ``digest``.
     use_ssl, verify_certs, check_hostname, ca, certfile, keyfile
-        As kazoo has them. Names of hosts are checked unless certificates are not verified at all.
+        As in kazoo. Host names are checked unless certificates are not verified at all.
 
     Raises `InvalidOptionError` for a time or rate that is not positive, and a name with a colon.
 
@@ -54,23 +54,23 @@ class Settings:
 
     @property
     def logins(self) -> list[tuple[str, str]]:
-        """What kazoo sends after each connect."""
+        """Credentials that kazoo sends after each connect."""
         return [] if self.username is None else [("digest", f"{self.username}:{self.password or ''}")]
 
     @property
     def hosts(self) -> int:
-        """How many servers are named."""
+        """Number of servers."""
         return self.servers.partition("/")[0].count(",") + 1
 
     @property
     def folder(self) -> str:
-        """The folder (chroot) that all paths are below, without a slash at its end; empty for the root."""
+        """The chroot, without a slash at its end; empty for the root."""
         parts = [part for part in self.servers.partition("/")[2].split("/") if part]
         return "".join(f"/{part}" for part in parts)
 
 
 def with_login(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of a session with the login of the environment, where they name none, or the same user without a password."""
+    """Return session options with the login from the environment, if they have no user, or the same user without a password."""
     given = {"username": os.environ.get(USERNAME_VARIABLE), "password": os.environ.get(PASSWORD_VARIABLE)}
     username = options.get("username")
     if username is not None and given["username"] not in {None, username}:

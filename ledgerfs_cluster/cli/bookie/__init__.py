@@ -1,1 +1,1 @@
-"""``ledgerfs bookie``: the commands about disks of bookies."""
+"""``ledgerfs bookie``: commands for the disks of bookies."""

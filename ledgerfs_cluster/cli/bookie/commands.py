@@ -19,7 +19,7 @@ _MOST_OWNERS = 20
 
 
 def _read(context: click.Context, disks: tuple[str, ...]) -> "tuple[DiskIndex, KnownLedgers | None]":
-    """Return the index of some disks, and the metadata, None without any; raises as `DiskPlace.read`."""
+    """Return the index of the disks, and the metadata or None without --metadata; raises as `DiskPlace.read`."""
     # These import numpy and numba, which --help does not need.
     from ledgerfs_cluster.disks.filesystem import DisksFileSystem, url_of
     from ledgerfs_cluster.disks.place import DiskPlace

@@ -1,4 +1,4 @@
-"""The group of the commands about disks of bookies."""
+"""The group of commands for the disks of bookies."""
 
 import click
 

@@ -1,1 +1,1 @@
-"""``ledgerfs cluster …``: what lies in a living cluster, and what its brokers would do with it."""
+"""``ledgerfs cluster …``: the contents of a live cluster, and what its brokers would offload and trim."""

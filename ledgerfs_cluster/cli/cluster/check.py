@@ -1,4 +1,4 @@
-"""``ledgerfs cluster check``: what lies in a cluster without an owner, and what it has lost."""
+"""``ledgerfs cluster check``: orphans in a cluster, and lost data."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -68,10 +68,10 @@ def check(
     """Find ledgers and objects without an owner, and lost data.
 
     CLUSTER is pulsar+zk://host:port,host:port[/chroot]. The check finds ledgers without an owner, ledgers that were deleted and
-    still exist, objects of --bucket that no list names, listed ledgers that do not exist, offloads whose objects are missing or
-    broken, and ledgers on unavailable bookies. A second check confirms each finding.
+    still exist, objects of --bucket that no ledger list contains, listed ledgers that do not exist, offloads whose objects are
+    missing or broken, and ledgers on unavailable bookies. A second check confirms each finding.
 
-    Exit code 0: no loss, whatever else was found; 1: loss, or damaged nodes; 3: no loss was found, but some parts could not be
+    Exit code 0: no loss, perhaps other findings; 1: loss, or damaged nodes; 3: no loss was found, but some parts could not be
     judged.
 
     \b
@@ -101,7 +101,7 @@ def _checked(
     access: tuple[float, bool],
     tiers: tuple[tuple[str, ...], dict[str, Any]],
 ) -> "Check":
-    """Check a cluster; ``access`` is --zk-rate and --no-bookies, ``tiers`` are URLs and options of buckets."""
+    """Check a cluster; ``access`` contains --zk-rate and --no-bookies, ``tiers`` URLs and options of buckets."""
     from ledgerfs_cluster.check.check import check_cluster
 
     (zk_rate, no_bookies), (urls, options) = access, tiers
@@ -130,7 +130,7 @@ _COLUMNS: "dict[str, Callable[[Finding], str]]" = {
 
 
 def _say_result(source: str, done: "Check") -> None:
-    """Say how much was found, how it was looked, and what was not judged."""
+    """Print the number of findings, the scope of the check, and what was not judged."""
     loss = _losses(done)
     freed = sum(max(0, one.size) for one in done.findings if not one.kind.is_loss)
     lost = f"{loss:,} findings of loss" if loss else "no loss" if done.is_complete else "no loss found"
@@ -178,7 +178,7 @@ def _as_json(done: "Check", rules: "Rules") -> dict[str, Any]:
 
 
 def _opened_tiers(urls: "Iterable[str]", options: "Mapping[str, Any]", elsewhere: "Mapping[str, str]") -> "list[Tier]":
-    """Open buckets; ``elsewhere`` is {name in the cluster's metadata: URL} for those that are called otherwise by now."""
+    """Open buckets; ``elsewhere`` is {name in the cluster's metadata: URL} for renamed buckets."""
     # These import numpy and fsspec, which --help does not need.
     from ledgerfs.bucket.opening import open_bucket
     from ledgerfs_cluster.check.tier_listing import Tier
@@ -191,13 +191,13 @@ def _opened_tiers(urls: "Iterable[str]", options: "Mapping[str, Any]", elsewhere
 
 
 def _name_in(url: str) -> str:
-    """Return the name of the bucket of a URL; of a folder of this machine, its own."""
+    """Return the bucket's name from its URL; for a local folder, the folder's name."""
     scheme, separator, rest = url.rpartition("://")
     is_folder = not separator or scheme.rpartition("::")[2] in {"file", "local"}
     if is_folder:
         return rest.rstrip("/").rpartition("/")[2]
     name, _, path = rest.partition("/")
     if path:
-        # What lies beside this folder would seem to be lost.
+        # Ledgers beside this folder would seem to be lost.
         raise click.BadParameter(f"{url!r} is a part of a bucket; offloads are at its top: {scheme}://{name}")
     return name

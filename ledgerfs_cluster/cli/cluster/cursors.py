@@ -1,4 +1,4 @@
-"""``ledgerfs cluster cursors``: how far subscriptions are, and what they hold back."""
+"""``ledgerfs cluster cursors``: positions of subscriptions, and the data that they hold back."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -55,11 +55,11 @@ def cursors(
     """Show backlogs of subscriptions, and what they hold back.
 
     CLUSTER is pulsar+zk://host:port,host:port[/chroot], or a file of `ledgerfs cluster dump`. Without --all it lists subscriptions
-    that have a backlog, or that hold back data beyond retention. "Holds back" are the bytes that would be deleted without any
+    that have a backlog, or that hold back data beyond retention. "Holds back" shows the bytes that would be deleted without any
     subscription.
 
-    ~ marks the last change of the node, shown where the last activity is unknown; ? a subscription that may be further than shown;
-    * a topic that may have policies of its own.
+    ~ marks the last change of the node, shown if the last activity is unknown; ? a subscription that may be further than shown;
+    * a topic that may have its own policies.
 
     \b
     Examples:

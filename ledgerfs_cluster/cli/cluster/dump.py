@@ -1,4 +1,4 @@
-"""``ledgerfs cluster dump``: what ZooKeeper has, in a file, or kept beside a bucket."""
+"""``ledgerfs cluster dump``: ZooKeeper's metadata in a file, or stored beside a bucket."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -81,7 +81,7 @@ def dump(
         name, size = str(file), done.size
         told = {"file": name}
     elif store is not None:
-        # A signal interrupts only what is inside: it may come while the folder is made, or removed, and what is in there is secret.
+        # Signals interrupt only inside: one during creation or removal of the folder could leave its secrets on the disk.
         with TemporaryDirectory(prefix="ledgerfs-") as spool, at_end_signals(_interrupt), progress() as update:
             whole = Path(spool, "dump.json.zst")
             done = dump_cluster(cluster, bookies, whole, update)

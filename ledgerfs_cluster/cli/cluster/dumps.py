@@ -1,4 +1,4 @@
-"""``ledgerfs cluster dumps``: the dumps that are kept beside a bucket."""
+"""``ledgerfs cluster dumps``: the dumps that are stored beside a bucket."""
 
 import click
 
@@ -21,7 +21,7 @@ from ledgerfs_cluster.cli.rows import cell, print_rows
 def dumps(context: click.Context, /, *, bucket: str, cluster: str | None, as_json: bool) -> None:
     """List the dumps that are stored beside a bucket.
 
-    `ledgerfs cluster dump --to` stores them. Other commands accept the URL of one in place of a cluster:
+    `ledgerfs cluster dump --to` stores them. Other commands accept the URL of a dump as CLUSTER:
     s3://tier/_ledgerfs/dumps/<cluster>/<name>.
 
     \b

@@ -1,4 +1,4 @@
-"""The group of the commands about a whole cluster."""
+"""The group of commands for a whole cluster."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""The argument CLUSTER and its options: a living cluster, or a dump of one; and what was not looked at, said after the results."""
+"""The argument CLUSTER and its options: a live cluster or a dump; warnings about unread parts, printed after the results."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
 
 SCHEME = "pulsar+zk://"
-"""What the URL of a living cluster begins with; any other CLUSTER is the file of a dump."""
+"""Prefix of a live cluster's URL; any other CLUSTER is a dump file."""
 _MOST_LINES = 10
 _MOST_LEDGERS = 3
 
 
 def access_options(command: Command) -> Command:
-    """Add how a cluster is asked: -o, --zk-rate, --no-bookies."""
+    """Add the options for access to a cluster: -o, --zk-rate, --no-bookies."""
     for add in (
         click.option(
             "--no-bookies", is_flag=True,
@@ -41,7 +41,7 @@ def access_options(command: Command) -> Command:
 
 
 def source_argument(command: Command) -> Command:
-    """Add the argument CLUSTER and how it is asked; the command gets ``source``, ``zk_rate`` and ``no_bookies``."""
+    """Add the argument CLUSTER and its access options; the command gets ``source``, ``zk_rate`` and ``no_bookies``."""
     return click.argument("source", metavar="CLUSTER")(access_options(command))
 
 
@@ -53,7 +53,7 @@ def topic_option(command: Command) -> Command:
 
 
 def retention_options(command: Command) -> Command:
-    """Add the broker's defaults of retention."""
+    """Add the broker's retention defaults."""
     for add in (
         click.option(
             "--broker-retention-megabytes", type=int, default=0, show_default=True, metavar="NUMBER",
@@ -69,16 +69,16 @@ def retention_options(command: Command) -> Command:
 
 
 def opened_cluster(context: click.Context, url: str, zk_rate: float) -> "LivingCluster":
-    """Return the cluster of a URL with the options of -o; raises as `cluster_at`."""
+    """Return the cluster at a URL, with the options of -o; raises as `cluster_at`."""
     return cluster_at(url, {"most_per_second": zk_rate, **storage_options_of(context)})
 
 
 def cluster_at(
     url: str, options: Mapping[str, Any], *, flag: str = "-o", argument: str | None = None
 ) -> "LivingCluster":
-    """Return the cluster of a URL; ``flag`` is what its options came with, ``argument`` what the URL did.
+    """Return the cluster at a URL; ``flag`` is the option with its options, ``argument`` the one with the URL.
 
-    Raises `click.BadParameter` for other URLs, `UnusableUrlError` where no server is named, and `InvalidOptionError`.
+    Raises `click.BadParameter` for other URLs, `UnusableUrlError` for a URL without servers, and `InvalidOptionError`.
     """
     if not url.startswith(SCHEME):
         raise click.BadParameter(
@@ -95,17 +95,17 @@ def cluster_at(
 
 
 def bookies_of(cluster: "LivingCluster", *, no_bookies: bool) -> "BookieReads | None":
-    """Return what asks the bookies of a cluster; None if none are to be asked."""
+    """Return a reader of the cluster's bookies; None with --no-bookies."""
     if no_bookies:
         return None
-    # This imports numba, for the digests of entries.
+    # Imported here: numba, for the digests of entries.
     from ledgerfs_cluster.live_source.newest_entries import NewestEntries
 
     return NewestEntries(cluster.reading)
 
 
 def surveyed(context: click.Context, source: str, zk_rate: float, *, no_bookies: bool) -> "Survey":
-    """Return the survey of a cluster or of a dump."""
+    """Return the snapshot of a cluster or of a dump."""
     # These import numpy and kazoo, which --help does not need.
     from ledgerfs_cluster.snapshot.surveying import survey_cluster, survey_dump
 
@@ -121,14 +121,14 @@ def surveyed(context: click.Context, source: str, zk_rate: float, *, no_bookies:
 
 
 def broker_defaults(*, broker_retention_minutes: int = 0, broker_retention_megabytes: int = 0) -> "BrokerDefaults":
-    """Return the policies of brokers from `retention_options`."""
+    """Return the brokers' policies from `retention_options`."""
     from ledgerfs_cluster.snapshot.policies import BrokerDefaults, Retention
 
     return BrokerDefaults(Retention.of(broker_retention_minutes, broker_retention_megabytes))
 
 
 def wanted_topics(survey: "Survey", topics: "Iterable[str]") -> frozenset[str]:
-    """Return the managed ledgers of topics, of all partitions; raises `NotFoundError` for one that is not there."""
+    """Return the managed ledgers of topics, with all partitions; raises `NotFoundError` for a topic that does not exist."""
     from ledgerfs.errors import NotFoundError
     from ledgerfs.formats.topic_names import managed_ledger_of, split_partition
 
@@ -143,7 +143,7 @@ def wanted_topics(survey: "Survey", topics: "Iterable[str]") -> frozenset[str]:
 
 
 def say_not_known(context: click.Context, survey: "Survey", own_policies: int) -> None:
-    """Say on standard error what was not looked at or could not be read; exit code 1 if nodes are damaged."""
+    """Print to standard error what was not read or could not be read; exit with code 1 if nodes are damaged."""
     if own_policies:
         say(
             f"{own_policies:,} topics are in namespaces whose policies of single topics (__change_events) could not be read: "
@@ -156,7 +156,7 @@ def say_not_known(context: click.Context, survey: "Survey", own_policies: int) -
 
 
 def say_some(text: str, reasons: Sequence[str]) -> None:
-    """Say the first of some reasons on standard error, and how many more there are."""
+    """Print the first reasons to standard error, and the number of the others."""
     for one in reasons[:_MOST_LINES]:
         say(text.format(one))
     if len(reasons) > _MOST_LINES:
@@ -164,7 +164,7 @@ def say_some(text: str, reasons: Sequence[str]) -> None:
 
 
 def ledgers_text(ids: Sequence[int]) -> str:
-    """Return the first ledgers, and how many there are."""
+    """Return the first ledgers, and the number of all."""
     if len(ids) <= _MOST_LEDGERS:
         return ", ".join(map(str, ids)) or "-"
     return f"{', '.join(map(str, ids[: _MOST_LEDGERS - 1]))}, … {ids[-1]} ({len(ids):,})"

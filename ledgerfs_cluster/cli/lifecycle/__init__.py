@@ -1,1 +1,1 @@
-"""``ledgerfs lifecycle …``: offloading and trimming by policy all topics of a cluster."""
+"""``ledgerfs lifecycle …``: offload and trim all topics of a cluster by policy."""

@@ -1,4 +1,4 @@
-"""The group of the commands about the lifecycle of all topics."""
+"""The group of commands for the lifecycle of all topics."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""``ledgerfs lifecycle plan``: what would be done now, and why."""
+"""``ledgerfs lifecycle plan``: the actions that are due now, and their reasons."""
 
 import time
 from collections import Counter
@@ -55,9 +55,9 @@ def plan(
 ) -> None:
     """Show what a policy would do now, and why.
 
-    Changes nothing. POLICY is a TOML file: buckets, and the rules for topics where the cluster's own policies should not hold. Each
-    line is an action: offload ledgers; have a broker trim; mark orphans in the journal; delete marked orphans after their grace
-    period; clean up failed attempts. Then follow actions that wait, and those that are refused; --all shows each with its reason.
+    Changes nothing. POLICY is a TOML file: buckets, and rules for topics that override the cluster's own policies. Each line is an
+    action: offload ledgers; have a broker trim; mark orphans in the journal; delete marked orphans after their grace period; clean up
+    failed attempts. Waiting and refused actions follow; --all shows each with its reason.
 
     With --cluster instead of POLICY it shows what brokers would offload and trim by the cluster's own policies if all topics were
     loaded.
@@ -84,11 +84,11 @@ def plan(
         policy.file,
         now_ms,
         now_ms,
-        # Without POLICY it is planned what brokers do on their own.
+        # Without POLICY, plan the work that brokers do on their own.
         has_admin=policy.brokers is not None or not policy.file.digest,
         journal=journal,
         orphans=orphans,
-        # A service may be at work.
+        # A service may be running.
         attempt_grace_ms=policy.file.orphan_grace_ms,
     )
     wanted = wanted_topics(survey, topics)
@@ -110,7 +110,7 @@ def plan(
 
 
 def _seen(context: click.Context, policy: Policy, access: tuple[float, bool], pass_seconds: float) -> "Looked":
-    """Return a survey, the journal of the cluster, and orphans if they are wanted; ``access`` is --zk-rate and --no-bookies."""
+    """Return a snapshot, the cluster's journal, and orphans if wanted; ``access`` contains --zk-rate and --no-bookies."""
     from ledgerfs_cluster.lifecycle.service.looking import Looked, Looking
     from ledgerfs_cluster.offload.journal import Journal
     from ledgerfs_cluster.snapshot.surveying import survey_dump
@@ -135,7 +135,7 @@ def _show_actions(actions: "Sequence[Action]") -> None:
 
 
 def _show_left(found: "Plan") -> None:
-    """Show what waits, and what is refused."""
+    """Print waiting and refused actions."""
     waiting = (
         (one.action, *_about(one.subject, one), minute(one.due_ms), printable(one.message)) for one in found.waiting
     )
@@ -155,7 +155,7 @@ def _show(columns: "Sequence[str]", rows: "Iterable[Sequence[str]]") -> None:
 
 
 def _about(managed_ledger: str | None, one: "Action | Outcome") -> tuple[str, str, str]:
-    """Return the topic, ledgers and bytes of a row."""
+    """Return topic, ledgers and bytes of a row."""
     return _topic(managed_ledger), ledgers_text(one.ledger_ids), human_size(one.size)
 
 
@@ -166,7 +166,7 @@ def _topic(managed_ledger: str | None) -> str:
 
 
 def _say_result(policy: Policy, found: "Plan", *, show_all: bool) -> None:
-    """Say totals of each kind, and how much waits and is refused."""
+    """Print totals of each kind, and the numbers of waiting and refused actions."""
     told = []
     for kind in dict.fromkeys(one.kind for one in found.actions):
         some = [one for one in found.actions if one.kind is kind]

@@ -1,4 +1,4 @@
-"""The argument POLICY, and what the command line sets over the file: cluster, broker, token."""
+"""The argument POLICY, and the options that override the file: cluster, broker, token."""
 
 from dataclasses import dataclass, replace
 from functools import partial, wraps
@@ -24,18 +24,18 @@ _OF_BROKERS = ("token", "token_file", "tls_ca", "tls_cert", "tls_key")
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A policy file with what the command line sets.
+    """A policy file with the options of the command line.
 
     Attributes
     ----------
     file
-        As the command line has it.
+        Path of the file, as on the command line.
     source
         The URL of the cluster, or the file of a dump.
     brokers
-        Requests to a broker; None if none is named.
+        Requests to a broker; None without --admin.
     reopen
-        Returns the same of the file as it is now; raises `InvalidOptionError` for a file that cannot be used.
+        Return the policy from the file's current contents; raises `InvalidOptionError` for an unusable file.
 
     """
 
@@ -46,17 +46,17 @@ class Policy:
 
     @property
     def is_dump(self) -> bool:
-        """Whether there is no cluster, but what one was."""
+        """Whether ``source`` is a dump, not a live cluster."""
         return not self.source.startswith(SCHEME)
 
 
 def policy_argument(command: Command) -> Command:
-    """Add POLICY, --cluster, --admin with its token and certificates; the command gets ``policy``."""
+    """Add POLICY, --cluster, --admin with token and certificates; the command gets ``policy``."""
     return _with_policy(command, is_required=True)
 
 
 def policy_or_cluster(command: Command) -> Command:
-    """Add the same, but POLICY is optional: without it, brokers do all work by the cluster's own policies."""
+    """Add the same with an optional POLICY: without it, brokers do all work by the cluster's own policies."""
     return _with_policy(command, is_required=False)
 
 
@@ -113,6 +113,6 @@ def _opened_again(path: Path | None, cluster: str | None, admin: str | None, acc
 
 
 def _beside(file: "PolicyFile") -> str | None:
-    """Return the cluster that a file names; a dump is beside the file."""
+    """Return the cluster that a file names; a dump's path is relative to the file."""
     told = file.cluster
     return told if told is None or "://" in told else str(file.path.parent / told)

@@ -1,4 +1,4 @@
-"""``ledgerfs lifecycle run``: doing what a policy wants, again and again."""
+"""``ledgerfs lifecycle run``: carry out a policy, repeatedly."""
 
 import logging
 import signal
@@ -43,13 +43,13 @@ def run(
 ) -> None:
     """Run the lifecycle of a cluster by a policy.
 
-    Offloads ledgers, has brokers trim, and deletes orphans, until it is stopped. It never removes a ledger that a topic lists: it
-    asks a broker (--admin) to trim, also topics that are not loaded. `ledgerfs lifecycle plan` shows the actions;
+    Offloads ledgers, has brokers trim, and deletes orphans, until it is stopped. It never removes a listed ledger itself: it
+    requests trimming from a broker (--admin), also for topics that are not loaded. `ledgerfs lifecycle plan` shows the actions;
     docs/operating/lifecycle.md explains them.
 
     A lock in ZooKeeper keeps a second service out. Ctrl-C and SIGTERM stop it cleanly: copies under way are abandoned, finished
-    ones are committed. After a kill the next service resumes from the records in the cluster. An edited POLICY is used once it
-    is valid and was not written to for 5 seconds. SIGHUP does not stop a service without a terminal.
+    ones are committed. After a kill the next service resumes from the records in the cluster. An edited POLICY takes effect when it
+    is valid and unchanged for 5 seconds. SIGHUP does not stop a service without a terminal.
 
     Exit code 0: stopped by Ctrl-C or SIGTERM, or --once is done; 1: --once had errors, or a copy could not be committed; 3: the
     lock is held by another service or was lost, ZooKeeper does not answer, or POLICY was edited during --once.
@@ -74,7 +74,7 @@ def run(
 def _serve(
     context: click.Context, policy: Policy, zk_rate: float, pass_seconds: float, *, no_bookies: bool, once: bool
 ) -> Policy | None:
-    """Run a service until it ends; return the policy of the next one if the file was edited, else None."""
+    """Run a service until it stops; return the next one's policy if the file was edited, else None."""
     # These import numpy, numba and kazoo, which --help does not need.
     from ledgerfs_cluster.lifecycle.service.making import service_of
 
@@ -107,7 +107,7 @@ def _serve(
 
 @contextmanager
 def _at_signals(end: "Callable[[], object]", *, once: bool) -> "Iterator[None]":
-    """Call ``end`` at signals that end a command; SIGHUP is none for a service without a terminal, which looks at POLICY all the time."""
+    """Call ``end`` at signals that stop a command; a service without a terminal ignores SIGHUP: it checks POLICY continuously."""
     with at_end_signals(end):
         if not once and not sys.stdin.isatty() and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
             signal.signal(signal.SIGHUP, lambda *_: None)
@@ -128,6 +128,6 @@ def _ask(policy: Policy) -> None:
 
 def _stop(service: "Service") -> None:
     service.stop()
-    # The signal may have come while something else was being said.
+    # The signal may arrive while another message is being printed.
     with suppress(RuntimeError):
         say("ending: what is copied is completed, and nothing is begun any more")

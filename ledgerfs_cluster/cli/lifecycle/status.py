@@ -1,4 +1,4 @@
-"""``ledgerfs lifecycle status``: what the service does, and what waits for what."""
+"""``ledgerfs lifecycle status``: the service's state and records."""
 
 import json
 from dataclasses import asdict
@@ -87,7 +87,7 @@ def status(
 
 
 def _is_service(holder: "LockHolder") -> bool:
-    """Whether a service has the lock, by its own word; so is one that does not tell."""
+    """Return whether a service holds the lock, by the holder's data; also True if they have no such field."""
     from ledgerfs_cluster.offload.opening import SERVICE
 
     told = _said(holder.holder)
@@ -95,7 +95,7 @@ def _is_service(holder: "LockHolder") -> bool:
 
 
 def _status(nodes: "Nodes") -> "tuple[Status | None, dict[str, str]]":
-    """Return what the service wrote, None if none did or it is damaged; and {path: why} of what is damaged."""
+    """Return the service's status, None if missing or damaged; and {path: reason} of damaged nodes."""
     from ledgerfs_cluster.lifecycle.service.status import STATUS_PATH, read_status
 
     try:

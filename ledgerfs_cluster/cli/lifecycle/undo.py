@@ -1,4 +1,4 @@
-"""``ledgerfs lifecycle undo``: taking back what is marked to be deleted."""
+"""``ledgerfs lifecycle undo``: remove marks for deletion."""
 
 import click
 
@@ -24,7 +24,7 @@ def undo(
 ) -> None:
     """Undo marks for deletion, by names of records.
 
-    `ledgerfs lifecycle status` shows the names. Its ledger or object stays, and later iterations check it again. A record that
+    `ledgerfs lifecycle status` shows the names. The marked ledger or object stays, and later iterations check it again. A record that
     cannot be read is dropped. A running service holds the lock and would set the same mark again: change POLICY, stop the service,
     and then undo.
 
@@ -32,7 +32,7 @@ def undo(
 
     \b
     Examples:
-      ledgerfs lifecycle undo policy.toml orphan-4711 orphan-4712    # as `ledgerfs lifecycle status policy.toml` names them
+        ledgerfs lifecycle undo policy.toml orphan-4711 orphan-4712    # names from `ledgerfs lifecycle status policy.toml`
     """
     # These import kazoo, which --help does not need.
     from ledgerfs_cluster.offload.journal import undo as take_back

@@ -1,1 +1,1 @@
-"""``ledgerfs recover``: a lost cluster's topics in a new one."""
+"""``ledgerfs recover``: restore a lost cluster's topics in a new one."""

@@ -1,4 +1,4 @@
-"""``ledgerfs recover plan``, ``run`` and ``check``: what would be restored, restoring it, and reading it back through brokers."""
+"""``ledgerfs recover plan``, ``run`` and ``check``: preview a recovery, restore, and read back through brokers."""
 
 import sys
 from functools import cache
@@ -166,7 +166,7 @@ def check(
 
 
 def _print_report(context: click.Context, report: "Report", *, as_json: bool) -> None:
-    """Print a report, and end with exit code 1 unless each wanted topic is as it should be."""
+    """Print a report; exit with code 1 unless each wanted topic is complete."""
     if as_json:
         print_json(report.as_json())
     else:
@@ -190,7 +190,7 @@ def _show(report: "Report") -> None:
         )  # fmt: skip
     show(drawn)
     for one in report.topics:
-        # Without open ledgers that were empty when they were dumped, as any topic's last one may be.
+        # Without open ledgers that were empty in the dump: any topic's last ledger may be.
         parts = [part for part in one.missing if part.entries != 0]
         said = [] if one.reason is None else [one.reason]
         said += [f"missing: {part_text(part)}" for part in parts]

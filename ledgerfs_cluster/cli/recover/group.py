@@ -1,4 +1,4 @@
-"""The group of the commands that bring a lost cluster's topics back."""
+"""The group of commands that restore a lost cluster's topics."""
 
 import click
 

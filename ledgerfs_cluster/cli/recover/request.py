@@ -1,4 +1,4 @@
-"""What the commands are asked for: options that they share, and what these stand for."""
+"""Options that the recovery commands share, and the values made from them."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ service_option = click.option(
 
 
 def lost_options(command: Command) -> Command:
-    """Add BUCKET, what is left of the lost cluster, and which topics are restored, from which `lost_of` makes a `Lost`."""
+    """Add BUCKET, the options of the lost cluster, and those that select topics; `lost_of` makes a `Lost` from them."""
     for add in (
         json_option,
         click.option(
@@ -55,7 +55,7 @@ def lost_options(command: Command) -> Command:
 
 
 def into_options(*, required: bool) -> Callable[[Command], Command]:
-    """Return what adds the new cluster and its brokers, by the names that `into_cluster` and `into_of` read."""
+    """Return a decorator that adds the new cluster and its brokers, with the names that `into_cluster` and `into_of` read."""
 
     def add(command: Command) -> Command:
         for one in (
@@ -77,7 +77,7 @@ def into_options(*, required: bool) -> Callable[[Command], Command]:
 
 
 def restore_options(command: Command) -> Command:
-    """Add how brokers find the bucket, and what is restored in which way."""
+    """Add options for the brokers' access to the bucket, and for the mode of restoring."""
     for one in (
         click.option("--no-schemas", is_flag=True, help="Set no schemas."),
         click.option("--schemas", metavar="URL", help="Another place of saved schemas, beside the dump and BUCKET."),
@@ -94,7 +94,7 @@ def restore_options(command: Command) -> Command:
 def lost_of(
     context: click.Context, bucket: "Bucket", options: dict[str, Any], cluster: "LivingCluster | None"
 ) -> "Lost":
-    """Return what is left of the lost cluster, which is not the new one; raises `InvalidOptionError`, and what its parts raise."""
+    """Return the lost cluster, which must differ from the new one; raises `InvalidOptionError`, and the errors of its parts."""
     from ledgerfs_cluster.recovery.dumped_cluster import read_dumped
     from ledgerfs_cluster.recovery.recovery import Lost
     from ledgerfs_cluster.snapshot.kept_dumps import read_dump_at, read_kept_dump
@@ -114,7 +114,7 @@ def lost_of(
 
 
 def into_cluster(context: click.Context, options: dict[str, Any]) -> "LivingCluster":
-    """Return the new cluster, which the context closes in the end; raises as `cluster_at`."""
+    """Return the new cluster, which the context closes on exit; raises as `cluster_at`."""
     cluster = cluster_at(options["into"], options["into_options"], flag="-O", argument="--into")
     context.call_on_close(cluster.nodes.close)
     return cluster
@@ -127,9 +127,9 @@ def into_of(
     options: dict[str, Any],
     **more: Any,  # noqa: ANN401  (fields of `NewCluster`)
 ) -> "NewCluster":
-    """Return the new cluster as topics are restored into it; ``more`` are fields of `NewCluster` that are no options of a plan.
+    """Return the new cluster as the target of a recovery; ``more`` are fields of `NewCluster` that a plan has no options for.
 
-    Raises `InvalidOptionError` if its brokers would look for the bucket elsewhere.
+    Raises `InvalidOptionError` if its brokers would look for objects in another bucket.
     """
     from ledgerfs.bucket.known_schemas import KnownSchemas
     from ledgerfs.schemas.saved_schemas import saved_schemas_at
@@ -150,9 +150,9 @@ def into_of(
 
 
 def _newest_kept(bucket: "Bucket", cluster: "LivingCluster | None") -> "KeptDump | None":
-    """Return the newest dump that is kept in a bucket and is not one of the new cluster; None without any.
+    """Return the newest dump stored in a bucket that is not of the new cluster; None without any.
 
-    Raises `InvalidOptionError` if they are of several clusters, or if there are some, and none is another cluster's.
+    Raises `InvalidOptionError` for dumps of several clusters, and if all dumps are of the new cluster.
     """
     from ledgerfs_cluster.snapshot.kept_dumps import dumps_folder, kept_dumps
 
@@ -171,7 +171,7 @@ def _newest_kept(bucket: "Bucket", cluster: "LivingCluster | None") -> "KeptDump
 
 
 def wanted_of(topics: Sequence[str], template: str = "") -> "Wanted":
-    """Return which topics are wanted, and under which names; raises `click.BadParameter` for a pattern that is none."""
+    """Return the wanted topics and their new names; raises `click.BadParameter` for an invalid pattern."""
     from ledgerfs_cluster.recovery.planning import Wanted
 
     patterns = []
@@ -184,7 +184,7 @@ def wanted_of(topics: Sequence[str], template: str = "") -> "Wanted":
 
 
 def _driver_of(context: click.Context, bucket: "Bucket", options: dict[str, Any]) -> "OffloadDriver":
-    """Return by what the new cluster's brokers find the bucket; raises `InvalidOptionError` if they would look elsewhere."""
+    """Return the driver with which the new cluster's brokers find the bucket; raises `InvalidOptionError` if they would look elsewhere."""
     from ledgerfs_cluster.offload.offload_driver import (
         bucket_in,
         driver_for,
@@ -204,10 +204,10 @@ def _driver_of(context: click.Context, bucket: "Bucket", options: dict[str, Any]
 
 
 def pulsar_service(context: click.Context, cluster: "LivingCluster", options: dict[str, Any]) -> "PulsarService":
-    """Return the brokers as clients know them, with the same token and certificates as their admin API.
+    """Return the brokers' service for clients, with the token and certificates of the admin API.
 
-    The context closes its connections in the end. Raises `InvalidOptionError` for an invalid address, where the metadata of the cluster
-    have none, and without ``pulsar-client``.
+    The context closes its connections on exit. Raises `InvalidOptionError` for an invalid address, if the cluster's metadata contain none,
+    and without ``pulsar-client``.
     """
     from ledgerfs_cluster.recovery.checking.pulsar_service import PulsarService, service_address
 

@@ -1,1 +1,1 @@
-"""What brokers serve, compared with the bucket."""
+"""Compare restored topics, read through brokers, with the bucket."""

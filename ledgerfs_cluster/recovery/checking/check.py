@@ -1,4 +1,4 @@
-"""Restored topics, as the new cluster's notes have them, read back through brokers and compared with the bucket."""
+"""Read restored topics back through brokers, and compare them with the bucket; the new cluster's records list these topics."""
 
 import time
 from collections.abc import Sequence
@@ -28,16 +28,16 @@ from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Compares restored topics; nothing is written.
+    """Compares restored topics; read-only.
 
     Attributes
     ----------
     bucket
-        From which they were restored.
+        The bucket that they were restored from.
     cluster
-        The new one.
+        The new cluster.
     service
-        Its brokers, as clients know them.
+        Its brokers' service for clients.
 
     """
 
@@ -46,9 +46,9 @@ class Check:
     service: PulsarService
 
     def run(self, wanted: Wanted, progress: Progress) -> Report:
-        """Read what runs have restored from the bucket back through brokers, and compare all of it.
+        """Read the topics that were restored from the bucket back through brokers, and compare all messages.
 
-        Raises the errors of the bucket, of ZooKeeper and of brokers, and `ObjectNotFoundError` where no run has restored what is wanted.
+        Raises the errors of the bucket, of ZooKeeper and of brokers, and `ObjectNotFoundError` if none of the wanted topics was restored.
         """
         began_ms, url, nodes = time.time_ns() // 1_000_000, self.bucket.store.url, self.cluster.nodes
         self.bucket.refresh(progress)

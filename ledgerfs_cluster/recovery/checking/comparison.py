@@ -1,8 +1,8 @@
-"""What brokers serve of a restored topic, compared with its ledgers in the bucket, message by message.
+"""Compare a restored topic, read through brokers, with its ledgers in the bucket, message by message.
 
-Pulsar's client reads the topic, as any other reader of it. A broker sends everything but markers and messages of aborted transactions. All
-else has to come once, in the order of the topic, with its place, payload, key, properties and times (`Message.is_served_as`). Of encrypted
-messages the payload is compared as it was encrypted: no key is needed.
+Pulsar's client reads the topic like any other reader. A broker sends everything except markers and messages of aborted transactions. Each
+other message must arrive once, in order, with its position, payload, key, properties and times (`Message.is_served_as`). Payloads of
+encrypted messages are compared encrypted: no key is needed.
 """
 
 import heapq
@@ -30,7 +30,7 @@ from ledgerfs_cluster.recovery.checking.pulsar_service import PulsarService
 
 _COLUMNS = ("entry_id", "batch_index", "publish_time", "event_time", "key", "key_bytes", "value", "properties")
 _WRONG = {"differing": "differ", "missing": "missing", "unexpected": "unexpected", "repeated": "repeated"}
-"""Kinds of messages that are not as they should be, and how a sentence names them."""
+"""Kinds of wrong messages, and their words in a sentence."""
 _MOST_NAMED = 10
 _MOST_AHEAD = 10_000
 _PAUSES = 3
@@ -39,7 +39,7 @@ _LATEST_EVENT_MS = (1 << 63) // 1000
 
 
 class MessagePlace(NamedTuple):
-    """Where a message is; places order as the topic does. ``batch_index`` is -1 outside batches."""
+    """Position of a message; ordered like the topic. ``batch_index`` is -1 outside batches."""
 
     ledger_id: int
     entry_id: int
@@ -50,24 +50,24 @@ class MessagePlace(NamedTuple):
 
 
 class Message(NamedTuple):
-    """What is compared of a message.
+    """The compared parts of a message.
 
     Attributes
     ----------
     place
-        With the id of its ledger as brokers know it.
+        With the ledger id in the new cluster.
     value
-        Its payload, empty for none.
+        Its payload; empty for none.
     publish_ms, event_ms
-        Times, ms since 1970 UTC; an event time of 0 is none.
+        Times, ms since 1970 UTC; an event time of 0 means none.
     key
-        Its key, in base64 if it was given as bytes; empty for none.
+        Its key, in base64 if it was set as bytes; empty for none.
     properties
-        {name: values}: of a name that a message has twice, the client has one value.
+        {name: values}; the client returns only one value of a repeated name.
     is_encrypted
-        Whether the value is what was encrypted. Then the rest is not compared, except the publish time.
+        Whether the value is encrypted. Then only value and publish time are compared.
     is_dropped
-        Whether the client drops it, so that nothing is known if it does not come.
+        Whether the client drops it, so that its absence proves nothing.
 
     """
 
@@ -81,7 +81,7 @@ class Message(NamedTuple):
     is_dropped: bool = False
 
     def is_served_as(self, sent: "Message") -> bool:
-        """Whether a message that was sent is this one."""
+        """Return whether this message, from the bucket, equals one that was sent."""
         if self.value != sent.value or self.publish_ms != sent.publish_ms:
             return False
         if self.is_encrypted:
@@ -96,18 +96,18 @@ class Message(NamedTuple):
 
 @dataclass(slots=True)
 class TopicComparison:
-    """What came of a topic through the brokers.
+    """Result of comparing a topic.
 
     Attributes
     ----------
     counts
-        How many messages came as they are (``same``), came as others (``differing``), did not come (``missing``), came though the bucket
-        does not have them, or brokers must not send them (``unexpected``), came again or after later ones (``repeated``), came of ledgers
-        after the last restored one (``appended``), and did not come since the client drops them: empty ones in zlib (``not_compared``).
+        Number of messages that arrived intact (``same``), arrived changed (``differing``), did not arrive (``missing``), arrived though the
+        bucket does not have them or brokers must not send them (``unexpected``), arrived again or after later ones (``repeated``), are in
+        ledgers after the last restored one (``appended``), or are dropped by the client: empty ones in zlib (``not_compared``).
     first
-        Where the first few of each kind are, by the ids that brokers give them.
+        Positions of the first few of each kind, with the new cluster's ledger ids.
     is_silent
-        Whether the brokers got no further, for some time, before all had come: what is missing from there on may come later.
+        Whether brokers stopped sending for some time before the end: missing messages from there on may arrive later.
 
     """
 
@@ -117,12 +117,12 @@ class TopicComparison:
 
     @property
     def expected(self) -> int:
-        """How many messages of the bucket brokers have to send."""
+        """Number of the bucket's messages that brokers have to send."""
         return self.counts["same"] + self.counts["differing"] + self.counts["missing"]
 
     @property
     def is_whole(self) -> bool:
-        """Whether everything came, once, in order, as it is, and nothing else."""
+        """Whether every message arrived once, in order and intact, and no other."""
         return not any(self.counts[kind] for kind in _WRONG)
 
     def add(self, kind: str, message: Message) -> None:
@@ -133,12 +133,12 @@ class TopicComparison:
             first.append(message.place)
 
     def add_missed(self, messages: Iterator[Message]) -> None:
-        """Count messages that did not come."""
+        """Count messages that did not arrive."""
         for one in messages:
             self.add("not_compared" if one.is_dropped else "missing", one)
 
     def as_json(self) -> dict[str, Any]:
-        """Return all of it."""
+        """Return all fields."""
         return {
             "expected": self.expected,
             **{name: self.counts[name] for name in ("same", "appended", "not_compared")},
@@ -150,7 +150,7 @@ class TopicComparison:
         }
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Return a sentence."""
         parts = [f"{self.counts['same']:,} of {self.expected:,} the same"]
         for kind, word in _WRONG.items():
             if self.counts[kind]:
@@ -173,9 +173,9 @@ def compare_topic(
 ) -> TopicComparison:
     """Read a restored topic through its brokers and compare it with the bucket; a partitioned topic is compared by its partitions.
 
-    ``ledgers`` are those that were restored, ascending by id, and ``hidden`` {id of one: ids of its entries that brokers must not send},
-    those of aborted transactions; markers are found here. ``ids`` are {id of a ledger: the one that brokers know it by}, ascending as the
-    ids are, of those that were restored under another one.
+    ``ledgers`` are the restored ones, ascending by id. ``hidden`` is {id of one: ids of entries of aborted transactions, which brokers must
+    not send}; markers are found here. ``ids`` is {id of a ledger: its id in the new cluster} of ledgers that were restored under another
+    id, both ascending.
 
     Raises the errors of `PulsarService.reading` and of the bucket, and `EntryRangeError` for ledgers that are not in the order of ids.
     """
@@ -205,14 +205,14 @@ def compare_topic(
 
 
 class _Wanted:
-    """The messages that are still to come; those that the client drops may never come."""
+    """The expected messages that have not arrived yet; the client drops some of them."""
 
     def __init__(self, messages: Iterator[Message]) -> None:
         self._messages = messages
         self._next = deque[Message]()
 
     def is_due(self) -> bool:
-        """Whether one is left that a client gets."""
+        """Return whether a message is left that the client does not drop."""
         while not self._next or self._next[-1].is_dropped:
             message = next(self._messages, None) if len(self._next) < _MOST_AHEAD else None
             if message is None:
@@ -221,24 +221,24 @@ class _Wanted:
         return True
 
     def before(self, place: MessagePlace | None) -> Iterator[Message]:
-        """Yield those before a place; all without one."""
+        """Yield those before a position; all without one."""
         while (self.is_due() or self._next) and (place is None or self._next[0].place < place):
             yield self._next.popleft()
 
     def at(self, place: MessagePlace) -> Message | None:
-        """Return the one at a place, if it is the next one."""
+        """Return the message at a position, if it is the next one."""
         return self._next.popleft() if self._next and self._next[0].place == place else None
 
 
 def _sent(service: PulsarService, topic: str, ids: Sequence[int], wanted: _Wanted) -> Iterator[Message | None]:
-    """Yield all that comes, but nothing that is appended from now on, and None if brokers get no further.
+    """Yield all messages except those published from now on, and None if brokers stop sending.
 
     Raises as `PulsarService.reading`.
     """
     began_ms = time.time_ns() // 1_000_000
     with service.reading(topic) as reading:
         while True:
-            # What is due may come behind the end that brokers name.
+            # Expected messages may follow the end that brokers report.
             is_due, pauses = wanted.is_due(), 0
             if not is_due and reading.is_at_end():
                 return
@@ -247,7 +247,7 @@ def _sent(service: PulsarService, topic: str, ids: Sequence[int], wanted: _Wante
                 if is_due and reading.is_at_end():
                     return
                 if pauses >= _PAUSES and not is_due:
-                    # Brokers may call a marker the last message, and the client never gets beyond a batch that it cannot decrypt.
+                    # Brokers may report a marker as the last message, and the client never passes a batch that it cannot decrypt.
                     return
                 if pauses >= _PAUSES and pauses * service.silence_s >= service.patience_s:
                     yield None
@@ -261,7 +261,7 @@ def _sent(service: PulsarService, topic: str, ids: Sequence[int], wanted: _Wante
 def expected_messages(
     topic: str, ledgers: Sequence[LedgerReader], hidden: Mapping[int, Int64], ids: Sequence[int]
 ) -> Iterator[Message]:
-    """Yield what brokers have to send of a restored topic, in its order: all messages but markers and those of aborted transactions.
+    """Yield the messages that brokers have to send of a restored topic, in order: without markers and aborted transactions.
 
     ``hidden`` and ``ids``, one for each ledger, are as in `compare_topic`. Raises the errors of the bucket and of decoding messages.
     """
@@ -287,7 +287,7 @@ def _decoded(  # noqa: PLR0917  (what a decoder needs, and the other id)
 
 
 def _encrypted(batch: EntryBatch, entries: Int64Table, keep: Mask, ledger_id: int) -> Iterator[Message]:
-    """Yield entries as they are handed on to clients that have no key: a batch is one message."""
+    """Yield entries as clients without a key receive them: a batch is one message."""
     for row in np.flatnonzero(keep).tolist():
         start, end = int(entries[Meta.PAYLOAD_AT, row]), int(entries[Meta.PAYLOAD_END, row])
         published = int(entries[Meta.PUBLISH_TIME, row])
@@ -296,14 +296,14 @@ def _encrypted(batch: EntryBatch, entries: Int64Table, keep: Mask, ledger_id: in
 
 
 def _are_dropped(entries: Int64Table) -> Mask:
-    """Return which entries the client drops: it cannot decompress nothing with zlib, which is how Java's and its own producers send it."""
+    """Return which entries the client drops: empty zlib payloads. Producers (also Java's) send them, but it cannot decompress them."""
     is_empty = (entries[Meta.COMPRESSION] == Compression.ZLIB) & (entries[Meta.UNCOMPRESSED_SIZE] == 0)
     are_dropped: Mask = is_empty & (entries[Meta.ENCRYPTION_KEYS] == 0)
     return are_dropped
 
 
 def _message_of(sent: Any) -> Message:  # noqa: ANN401  (`pulsar.Message`)
-    """Return a message that the client has received."""
+    """Convert a message that the client has received."""
     at, event_ms = sent.message_id(), sent.event_timestamp()
     return Message(
         MessagePlace(at.ledger_id(), at.entry_id(), at.batch_index()),

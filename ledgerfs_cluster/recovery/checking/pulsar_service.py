@@ -1,4 +1,4 @@
-"""Brokers, as the package ``pulsar-client`` reads topics from them: an optional extra, which is imported when it is needed."""
+"""Brokers, read with the package ``pulsar-client``: an optional extra, imported on first use."""
 
 import json
 import os
@@ -30,7 +30,7 @@ _SERVICE = re.compile(r"pulsar(\+ssl)?://[^\s@/?#]+/?", re.ASCII)
 _EXPECTED = "expected the address of brokers: pulsar://host:6650, or pulsar+ssl://host:6651"
 _MISSING = "the metadata of the cluster do not contain the address of its brokers; pass --service pulsar://host:6650"
 _AHEAD = 100
-"""Messages that the client takes ahead: they may have some MiB each."""
+"""Messages that the client prefetches: each may have some MiB."""
 
 _BY_NAME: dict[str, tuple[type[LedgerfsError], str]] = {
     "AuthenticationError": (AuthenticationError, "the broker does not know who asks"),
@@ -45,7 +45,7 @@ _BY_NAME: dict[str, tuple[type[LedgerfsError], str]] = {
 
 
 def service_address(nodes: NodeReader, *, has_tls: bool) -> str:
-    """Return the URL of brokers, one with TLS if that is wanted, or there is no other; raises `InvalidOptionError` without any."""
+    """Return the brokers' URL, with TLS if wanted or if there is no other; raises `InvalidOptionError` without any."""
     name = only_cluster(nodes)
     try:
         told = json.loads(nodes.get(f"{CLUSTERS}/{name}").data) if name is not None else None
@@ -59,25 +59,25 @@ def service_address(nodes: NodeReader, *, has_tls: bool) -> str:
 
 
 class PulsarService:
-    """Brokers, or a proxy before them, until they are closed; the first reading connects.
+    """Brokers, or a proxy before them; connects on first use, until it is closed.
 
     Parameters
     ----------
     url
         ``pulsar://host:6650,host:6650`` or ``pulsar+ssl://…``.
     token
-        Who asks; None for nobody, or whoever the certificate is of.
+        Token of the client; None to use the certificate, or no authentication.
     ca, certificate, key
-        Files in PEM: who signed the brokers' certificates, and the certificate and key of this client.
+        PEM files: the CA of the brokers' certificates, and the certificate and key of this client.
 
-    Raises `InvalidOptionError` for what is no address, and where ``pulsar-client`` is not installed.
+    Raises `InvalidOptionError` for an invalid address, and if ``pulsar-client`` is not installed.
 
     """
 
     silence_s = 3.0
-    """How long nothing may come before it counts as a pause; after three of them the reading is over."""
+    """Seconds without a message that count as a pause; after three pauses the reading is over."""
     patience_s = 45.0
-    """How long nothing may come where something has to: a broker may read it from a slow store, and tries again after 15 s."""
+    """Seconds to wait if messages are still expected: a broker may read them from a slow store, and retries after 15 s."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class TopicReading:
     topic: str
 
     def next(self, wait_s: float) -> Any:  # noqa: ANN401
-        """Return the next message in the order in which brokers send them; None if none comes for so long."""
+        """Return the next message in the brokers' order; None if none arrives within ``wait_s`` seconds."""
         with _our_errors(self.pulsar, self.topic):
             try:
                 return self.reader.read_next(round(wait_s * 1000))
@@ -171,7 +171,7 @@ class TopicReading:
                 return None
 
     def is_at_end(self) -> bool:
-        """Whether brokers say that the topic has no message behind the last one that came."""
+        """Return whether brokers report no message after the last one received."""
         with _our_errors(self.pulsar, self.topic):
             return not self.reader.has_message_available()
 
@@ -188,7 +188,7 @@ def _package() -> ModuleType:
 
 @contextmanager
 def _our_errors(pulsar: ModuleType, topic: str) -> Iterator[None]:
-    """Raise errors of the client by our names."""
+    """Translate the client's errors into those of ledgerfs."""
     try:
         yield
     except pulsar.exceptions.PulsarException as error:

@@ -1,1 +1,1 @@
-"""Tenants, namespaces, policies and schemas, set again through the new cluster's brokers."""
+"""Restore tenants, namespaces, policies and schemas through the new cluster's brokers."""

@@ -1,11 +1,11 @@
-"""Tenants and namespaces of the topics that are restored, made by the new cluster's brokers, and what is left to be set by hand.
+"""Create tenants and namespaces of restored topics through the new cluster's brokers, and list settings to set by hand.
 
-What is there is never changed: whoever made it may have meant it so. Former settings are compared with what is there, whoever set it, or
-with what will be, so that a plan that is made after a run has what is left to be done. No setting that is left has credentials.
+Existing ones are never changed: their settings may be intended. Former settings are compared with the existing or the planned ones,
+so that a plan after a run lists the settings that are left to do. No listed setting contains credentials.
 
 Policies that make brokers delete are held back. Time went on while the cluster was lost, so a retention or a time
-to live that was right then may have ended for all that is restored, and what brokers trim of offloaded ledgers they delete from the bucket,
-which may have the only copy. A namespace without any retention is no safer: there brokers delete whatever no subscription needs.
+to live that was right then may have expired for all restored data, and brokers delete trimmed offloaded ledgers from the bucket,
+which may have the only copy. A namespace without any retention is no safer: there brokers delete all data that no subscription needs.
 """
 
 import json
@@ -27,9 +27,9 @@ _TENANTS = "/admin/v2/tenants"
 _CONFIGURATION = "/admin/v2/brokers/configuration/runtime"
 _IS_THERE, _REFUSED = 409, 412
 _GLOBAL = " global"
-"""What the names of policies end with that a topic has in all clusters."""
+"""Suffix of the names of topic policies that apply to all clusters."""
 _STRATEGY, _PERMISSIVE, _UNDEFINED = "schema_compatibility_strategy", "ALWAYS_COMPATIBLE", "UNDEFINED"
-"""By which a namespace lets a schema follow another one: any, or as brokers are configured."""
+"""Schema compatibility of a namespace: any schema, or the brokers' default."""
 RETENTION, TTL, BACKLOG = "retention_policies", "message_ttl_in_seconds", "backlog_quota_map"
 EXPIRATION, OFFLOAD, CLUSTERS = "subscription_expiration_time_minutes", "offload_policies", "replication_clusters"
 HELD: Mapping[str, Any] = {
@@ -37,10 +37,10 @@ HELD: Mapping[str, Any] = {
     TTL: 0,
     EXPIRATION: 0,
 }
-"""What a namespace has while its policies of deleting are held back: nothing ends by itself."""
+"""Policies of a namespace while deletion is held back: no data expire."""
 _EVICTION = "consumer_backlog_eviction"
 INTERNAL = frozenset({"deleted", "migrated", "allowed_clusters", "clusterDispatchRate", "latency_stats_sample_rate"})
-"""What is no setting of the namespace, or one that its cluster alone has a meaning for."""
+"""Internal fields, and settings with a meaning only in their own cluster."""
 _AUTH, _TOPIC_AUTH = "auth_policies", ("destination_auth", "subscription_auth_roles")
 _LEFT: Mapping[str, str] = {
     "replicatorDispatchRate": "it is not replicated",
@@ -54,7 +54,7 @@ _LEFT: Mapping[str, str] = {
         "it would stand in place of the brokers' own, by which they read what is restored",
     ),
 }
-"""Policies that are never carried, and why."""
+"""Policies that are never carried over, and the reasons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +64,13 @@ class FormerSetting:
     Attributes
     ----------
     owner
-        The tenant, namespace or topic in the new cluster that is to have it.
+        The tenant, namespace or topic in the new cluster.
     name
-        As ZooKeeper has it.
+        Name in ZooKeeper.
     value
-        As JSON has it, without credentials; None if it is damaged or not known.
+        JSON value without credentials; None if damaged or unknown.
     reason
-        Why the new cluster does not have it, or why the value is not known; None if it is there already, with another value.
+        Why the new cluster does not have it, or why the value is unknown; None if it has another value.
 
     """
 
@@ -80,14 +80,14 @@ class FormerSetting:
     reason: str | None = None
 
     def __str__(self) -> str:
-        """Return a line that does nothing to a terminal."""
+        """Return a line without control characters for the terminal."""
         if self.value is None:
             return printable(f"{self.owner}: {self.name} not known: {self.reason}")
         reason = "" if self.reason is None else f" ({self.reason})"
         return printable(f"{self.owner}: {self.name} was {json.dumps(self.value)}: set it by hand{reason}")
 
     def as_json(self) -> dict[str, Any]:
-        """Return all of it."""
+        """Return all fields."""
         return {"owner": self.owner, "name": self.name, "value": self.value, "why": self.reason}
 
 
@@ -100,13 +100,13 @@ class OwnerPlan:
     name
         In the new cluster.
     is_new
-        Whether it is to be made.
+        Whether it is to be created.
     settings
-        What holds for it, as it is or will be.
+        Its existing or planned settings.
     by_hand
-        Former settings that do not hold.
+        Former settings that do not apply.
     remarks
-        What to know of it before topics are restored there.
+        Warnings before topics are restored there.
     trouble
         Why topics cannot be restored there; None if they can.
 
@@ -122,7 +122,7 @@ class OwnerPlan:
 
 @dataclass(frozen=True, slots=True)
 class SettingsPlan:
-    """All that topics need to be served before they are restored: tenants, then namespaces, and what is left to be set by hand."""
+    """Everything topics need before they are restored: tenants, then namespaces, and the settings to set by hand."""
 
     tenants: tuple[OwnerPlan, ...]
     namespaces: tuple[OwnerPlan, ...]
@@ -130,7 +130,7 @@ class SettingsPlan:
 
 
 def broker_settings(requests: AdminRequests) -> tuple[str, bool]:
-    """Return the name of a cluster as its brokers report it, and whether they have transactions; raises the errors of the admin API."""
+    """Return the cluster's name and whether transactions are enabled, as brokers report; raises the errors of the admin API."""
     told = requests.told(_CONFIGURATION)
     if not isinstance(told, dict) or not isinstance(name := told.get("clusterName"), str) or not name:
         raise AdminApiError("the broker does not report its cluster's name", key=requests.address + _CONFIGURATION)
@@ -140,10 +140,10 @@ def broker_settings(requests: AdminRequests) -> tuple[str, bool]:
 def plan_settings(
     requests: AdminRequests, topics: Mapping[str, str], settings: DumpedSettings, cluster: str
 ) -> SettingsPlan:
-    """Return which tenants and namespaces topics need, as {managed ledger in the new cluster: the former one}; nothing is changed.
+    """Plan the tenants and namespaces of topics, given as {managed ledger in the new cluster: the former one}; read-only.
 
-    ``requests`` are of a user who may see all tenants, ``settings`` what the dump of the lost cluster has. Raises `AdminApiError`,
-    `AccessDeniedError` and `AuthenticationError` if the broker does not report what is there, and `InvalidNameError`.
+    ``requests`` need permission to read all tenants; ``settings`` are those in the lost cluster's dump. Raises `AdminApiError`,
+    `AccessDeniedError` and `AuthenticationError` if the broker does not report the existing settings, and `InvalidNameError`.
     """
     formers: dict[str, set[str]] = {}
     for name, former in topics.items():
@@ -162,10 +162,10 @@ def plan_settings(
 
 
 def make_namespaces(requests: AdminRequests, plan: SettingsPlan, wanted: Collection[str]) -> list[str]:
-    """Make the tenants and namespaces that are not there, and return those namespaces; made twice is as good as once.
+    """Create missing tenants and namespaces, and return the new namespaces; idempotent.
 
-    In these every schema may follow every other until `set_strategies`. ``wanted`` are the namespaces whose topics are restored. Raises the
-    errors of the admin API, and `InvalidNameError`: what was made before stays. What another client made meanwhile stays as it is.
+    In these any schema may follow another until `set_strategies`. ``wanted`` are the namespaces of restored topics. Raises the errors of
+    the admin API, and `InvalidNameError`: namespaces created before stay. Namespaces that another client creates meanwhile stay unchanged.
     """
     new = [one for one in plan.namespaces if one.is_new and one.trouble is None and one.name in wanted]
     needed = {one.name.partition("/")[0] for one in new}
@@ -178,9 +178,9 @@ def make_namespaces(requests: AdminRequests, plan: SettingsPlan, wanted: Collect
 
 
 def set_strategies(requests: AdminRequests, plan: SettingsPlan, made: Collection[str]) -> None:
-    """Give namespaces that were made (`make_namespaces`) the strategy for schemas that they are to have.
+    """Set the planned schema strategy of namespaces from `make_namespaces`.
 
-    What ends a run before leaves them the permissive one, which later plans report. Raises the errors of the admin API.
+    An earlier interruption leaves them the permissive one, which later plans report. Raises the errors of the admin API.
     """
     for one in plan.namespaces:
         if one.name in made:
@@ -189,7 +189,7 @@ def set_strategies(requests: AdminRequests, plan: SettingsPlan, made: Collection
 
 
 def _made(requests: AdminRequests, path: str, settings: dict[str, Any]) -> bool:
-    """Make a tenant or a namespace, and return whether this run did; one that is there is good."""
+    """Create a tenant or namespace, and return whether this run did; an existing one is no error."""
     answer = requests.change("PUT", path, settings, is_repeatable=True)
     if answer.status == _REFUSED and answer.reason:
         raise AdminApiError(f"the broker does not take these settings: {answer.reason}", key=answer.where)
@@ -200,7 +200,7 @@ def _made(requests: AdminRequests, path: str, settings: dict[str, Any]) -> bool:
 
 
 def _namespace_path(namespace: str) -> str:
-    """Return the path of a namespace; raises `InvalidNameError` for an invalid name, since it stands in the path as it is."""
+    """Return the path of a namespace; raises `InvalidNameError` for an invalid name, since the path contains it unencoded."""
     if parse_managed_ledger_name(f"{namespace}/persistent/x") is None:
         raise InvalidNameError("not the name of a namespace", key=namespace)
     return f"/admin/v2/namespaces/{namespace}"
@@ -238,7 +238,7 @@ def _namespace(
     by_hand: list[FormerSetting] = []
     policies, why = carried_policies(None, cluster, key=name, is_renamed=True)
     if len(formers) > 1:
-        # Of several namespaces in one none is more right than the others.
+        # Of several source namespaces none takes precedence.
         several = ", ".join(formers)
         remarks.append(f"its topics are of {several}, so it gets the policies of none")
         reason = f"it stands for {several}, whose policies are not compared"
@@ -267,7 +267,7 @@ def _namespace(
 def _left(
     owner: str, former: Mapping[str, Any], there: Mapping[str, Any], why: Mapping[str, str]
 ) -> Iterator[FormerSetting]:
-    """Yield the former policies of a namespace that do not hold."""
+    """Yield the former policies of a namespace that do not apply."""
     for name, value in sorted(former.items()):
         if name in INTERNAL or name == "bundles" or not (_is_set(value) or name == _STRATEGY):
             continue
@@ -279,7 +279,7 @@ def _left(
 
 
 def _of_topics(settings: DumpedSettings, topics: Mapping[str, str]) -> Iterator[FormerSetting]:
-    """Yield what single topics had set for themselves, as far as a dump has that, for those that are restored."""
+    """Yield the own policies of restored topics, as far as a dump contains them."""
     names: dict[str, str] = {}
     for new, old in topics.items():
         names.setdefault(split_partition(old)[0], split_partition(new)[0])
@@ -302,21 +302,21 @@ def _setting(owner: str, name: str, value: Any, reason: str | None = None) -> Fo
     try:
         policies_of({OFFLOAD: value}, key=owner)
     except CorruptMetadataError:
-        # Its credentials may be anywhere.
+        # Credentials may be anywhere in it.
         return FormerSetting(owner, name, None, "it is damaged")
     reason = "with a driver and a bucket, those that topics are restored from: with others brokers read nothing of them"
     return FormerSetting(owner, name, without_credentials(value), reason)
 
 
 def _holds(name: str, value: object, there: object) -> bool:
-    """Whether a former policy holds; where the folder of offloaders was is no matter."""
+    """Return whether a former policy applies; ignores the folder of offloaders."""
     if name == OFFLOAD and isinstance(value, Mapping):
         value = {one: told for one, told in value.items() if one != "offloadersDirectory"}
     return _is_within(value, there or _UNDEFINED if name == _STRATEGY else there)
 
 
 def _is_within(value: object, there: object) -> bool:
-    """Whether what is there has all that a value has; of an object a broker does not keep what is empty."""
+    """Return whether ``there`` contains all of ``value``; brokers do not store empty fields of an object."""
     if isinstance(value, Mapping):
         told = there or {}
         return isinstance(told, Mapping) and all(
@@ -328,7 +328,7 @@ def _is_within(value: object, there: object) -> bool:
 
 
 def _is_set(value: object) -> bool:
-    """Whether a user set a value: brokers write much that is empty, or stands for nothing."""
+    """Return whether a user set a value: brokers write many empty ones, and ones without effect."""
     return value not in {-1, "UNDEFINED", "None"} if isinstance(value, int | str) else _says_anything(value)
 
 
@@ -352,10 +352,10 @@ def _object(answer: Answer) -> Mapping[str, Any]:
 def carried_policies(
     former: Mapping[str, Any] | None, cluster: str, *, key: str, is_renamed: bool
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the policies of a new namespace, as its node in ZooKeeper would have them, and {former policy: why it is not as it was}.
+    """Return the policies of a new namespace, in ZooKeeper's form, and {former policy: why it changed}.
 
-    ``former`` is as its node in ZooKeeper had them, None if nothing is known of it, and ``key`` that node. With ``is_renamed`` topics have
-    other names now, of which rights of single topics mean nothing. Raises `CorruptMetadataError` for policies that no broker has written.
+    ``former`` is in ZooKeeper's form, None if unknown, and ``key`` its node. With ``is_renamed`` topics have other names now,
+    so permissions of single topics are dropped. Raises `CorruptMetadataError` for policies that no broker has written.
     """
     policies = {name: value for name, value in (former or {}).items() if value is not None and name not in INTERNAL}
     why = {name: reason for name, reason in _LEFT.items() if policies.pop(name, None) not in (None, -1)}
@@ -371,7 +371,7 @@ def carried_policies(
 
 
 def _hold(policies: dict[str, Any], why: dict[str, str]) -> None:
-    """Let nothing end by itself; quotas of the backlog stay but those that drop what nobody has read yet."""
+    """Prevent expiry; keep backlog quotas, except those that drop unread messages."""
     for name, held in HELD.items():
         # Older brokers wrote -1 for none.
         if policies.get(name) not in (None, held, -1):
@@ -387,7 +387,7 @@ def _hold(policies: dict[str, Any], why: dict[str, str]) -> None:
 
 
 def deleting_policy(policies: Mapping[str, Any]) -> str | None:
-    """Return the first policy of a namespace that deletes, or expires, messages, in words; None if there is none."""
+    """Return the first policy of a namespace that deletes or expires messages, in words; None if there is none."""
     retention = policies.get(RETENTION)
     if not isinstance(retention, dict):
         return "no retention of its own, so that of the brokers, usually none"

@@ -1,19 +1,18 @@
-"""The schemas of a topic, set again by the new cluster's brokers with the numbers that its messages carry.
+"""Restore a topic's schemas through the new cluster's brokers, with the version numbers in its messages.
 
-A broker gives out numbers one after the other, to deletions, too, and the same number again to an equal schema. So each number takes one
-step: a schema is registered, or all before it are deleted. A deletion is the only honest placeholder: with it nothing is decoded wrongly.
+A broker assigns consecutive numbers, also to deletions, and the same number again to an equal schema. So each number takes one
+step: register a schema, or delete all before it. Only a deletion is a safe placeholder: nothing is decoded wrongly with it.
 
-Nothing is stored of how far it went: what the broker reports is read first, and before each deletion, which would take another number if
-it were done twice. So the next run goes on where one ended. Two at once are kept apart by the cluster's lock; without it a number that is
-not the expected one ends the topic with an error, one version too late. Namespaces that a run makes let every schema follow every other
-until its schemas are set (`make_namespaces`). In others brokers may refuse a schema by the strategy that these have.
+No progress is stored: the broker's schemas are read first, and before each deletion, which would take another number if it were repeated.
+So the next run resumes where one stopped. The cluster's lock prevents two runs at once; without it an unexpected number
+stops the topic with an error, one version too late. Namespaces that a run creates accept any schema until
+their schemas are set (`make_namespaces`). In others brokers may refuse a schema by the namespace's strategy.
 
-A dump has all versions, deleted ones, too. Where it could not get a definition, one that is saved stands in for it, if it has the hash
-that ZooKeeper had.
+A dump contains all versions, deleted ones, too. A saved definition replaces one that the dump lacks, if it has the hash in ZooKeeper.
 
-After a forced deletion numbers begin at 0 again, and what was saved is of both times. Within one of these *generations* a greater number
-was registered later; so what was registered before something with a number that is not greater is of a generation before. The same schema
-with the same number begins none: it is what a cluster looks like that was restored before.
+After a forced deletion numbers start at 0 again, and saved schemas are of both times. Within one of these *generations* a greater number
+was registered later; so a version registered before another one whose number is not greater belongs to an earlier generation. The same
+schema with the same number does not start one: that occurs in a cluster that was restored before.
 """
 
 import math
@@ -52,30 +51,30 @@ from ledgerfs_cluster.snapshot.answers import SchemaAnswer
 from ledgerfs_cluster.snapshot.bundles import namespace_of
 
 SOURCE = "dump"
-"""The source of a schema that a dump of the cluster has."""
+"""Source of a schema in a dump."""
 MOST_STEPS = 10_000
-"""Versions of one topic that are set again: more than any real one has."""
+"""Maximum number of versions that are restored of one topic: more than any real one has."""
 Step = SchemaInfo | None
-"""A schema that is registered; None for a deletion."""
+"""A schema to register; None for a deletion."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaPlan:
-    """What is done for one topic.
+    """Plan for one topic.
 
     Attributes
     ----------
     topic
-        In the new cluster.
+        Topic in the new cluster.
     steps
-        What takes each number, from 0 on.
+        Step for each number, from 0 on.
     there
-        How many of them are done already.
+        Number of steps that are done already.
     lost
         {number: why its messages cannot be decoded, though the lost cluster could}. Then nothing is set, since later schemas would get
-        other numbers than messages carry.
+        other numbers than those in messages.
     conflict
-        Why nothing can be set: the broker has others.
+        Why no schema can be set: the broker has others.
 
     """
 
@@ -87,7 +86,7 @@ class SchemaPlan:
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing is set; None if all is."""
+        """Why no schemas are set; None if they are."""
         if self.conflict is not None:
             return self.conflict
         if self.lost:
@@ -97,9 +96,9 @@ class SchemaPlan:
 
 
 def plan_schemas(topic: str, versions: Iterable[SchemaVersion], existing: Sequence[SchemaVersion]) -> SchemaPlan:
-    """Return what sets the schemas of a topic of the new cluster again.
+    """Return the plan to restore a topic's schemas in the new cluster.
 
-    ``versions`` are all that is known of the lost cluster's (`known_versions`), ``existing`` what the new cluster's broker reports
+    ``versions`` are the known ones of the lost cluster (`known_versions`), ``existing`` those that the new cluster's broker reports
     (`ledgerfs_cluster.pulsar_admin.schemas.AdminApi.versions`).
     """
     known = last_generation(versions)
@@ -116,9 +115,9 @@ def plan_schemas(topic: str, versions: Iterable[SchemaVersion], existing: Sequen
 
 
 def progress(steps: Sequence[Step], existing: Sequence[SchemaVersion]) -> tuple[int, str | None]:
-    """Return how many steps the broker has done by what it tells, and why it is not what steps lead to; None if it is.
+    """Return how many steps the broker has done by its report, and why it deviates from them; None if it does not.
 
-    What a deletion hides the broker does not tell: only its number is compared. Versions beyond the last step are those of producers.
+    The broker does not report versions that a deletion hides: only their number is compared. Versions after the last step are producers'.
     """
     there = max((one.version for one in existing), default=-1) + 1
     hiding = max((one.version for one in existing if one.is_deletion), default=-1)
@@ -137,13 +136,13 @@ def progress(steps: Sequence[Step], existing: Sequence[SchemaVersion]) -> tuple[
 
 
 def _step(known: SchemaVersion | None) -> tuple[Step, str | None]:
-    """Return what takes the next number, and why it is only a deletion in place of a schema that was there; None if it is as it was."""
+    """Return the step for the next number, and why it is a deletion in place of a schema; None if it is as before."""
     if known is None:
         return None, "nothing is known of it"
     if known.is_deletion:
         return None, None
     try:
-        # Brokers take no other schema.
+        # Brokers accept no other schema.
         told_text(known.schema)
     except InvalidSchemaError as error:
         return None, error.reason
@@ -151,10 +150,10 @@ def _step(known: SchemaVersion | None) -> tuple[Step, str | None]:
 
 
 def last_generation(versions: Iterable[SchemaVersion]) -> dict[int, SchemaVersion]:
-    """Return the schema, or the deletion, of each number at the end.
+    """Return the schema or deletion of each number in the last generation.
 
-    What the cluster registered comes first; then what rows were imported with, and then what users gave by hand, for numbers of which
-    nothing else is known.
+    Versions that the cluster registered take precedence; then those that rows were imported with, then those given by hand, for numbers
+    without any other version.
     """
     known = sorted((one for one in versions if one.version >= 0), key=_order)
     found: dict[int, SchemaVersion] = {}
@@ -166,12 +165,12 @@ def last_generation(versions: Iterable[SchemaVersion]) -> dict[int, SchemaVersio
         if last is None:
             continue
         dated = [one for one in registered if one.timestamp_ms is not None]
-        # A number that a smaller one has overtaken was given before a forced deletion.
+        # A number that a smaller one has overtaken was assigned before a forced deletion.
         last_ms = last.saved_ms if last.is_deletion and last.timestamp_ms is None else last.timestamp_ms
         if last_ms is None or last_ms >= newest_ms:
             found[number] = last
         if number in found and last in dated:
-            # What a restored cluster registered again is as old as it was.
+            # A schema that a restored cluster registered again keeps its age.
             same = list(takewhile(partial(_are_same, last), reversed(dated)))
             newest_ms = max(newest_ms, same[-1].timestamp_ms or 0)
     return found
@@ -187,9 +186,9 @@ def _are_same(one: SchemaVersion, other: SchemaVersion) -> bool:
 
 
 def _order(one: SchemaVersion) -> tuple[int, float, bool, str]:
-    """Return what orders versions by numbers, and those of one number by times: of one time the order is the same for everybody.
+    """Return a sort key: by number, then by time; at equal times the order is deterministic.
 
-    The admin API does not tell when a deletion was, but before it was saved. A definition that is lost and has no time comes first.
+    The admin API does not report the time of a deletion, only that it precedes saving. A lost definition without a time comes first.
     """
     time_ms = one.timestamp_ms
     if time_ms is None:
@@ -198,9 +197,9 @@ def _order(one: SchemaVersion) -> tuple[int, float, bool, str]:
 
 
 def known_versions(topic: str, settings: DumpedSettings, stores: Sequence[SchemaStore]) -> tuple[SchemaVersion, ...]:
-    """Return all versions of a former topic's schema that are known: those of the dump first, then those of the places of saved schemas.
+    """Return all known versions of a former topic's schema: those of the dump first, then those of the places of saved schemas.
 
-    A version that is damaged is one that cannot be read. Raises `CorruptMetadataError` for a damaged locator in the dump,
+    A damaged version counts as unreadable. Raises `CorruptMetadataError` for a damaged locator in the dump,
     `InvalidNameError`, and the errors of the stores.
     """
     saved = [one for store in stores for one in store.versions(topic)]
@@ -213,7 +212,7 @@ def _dumped(name: str, settings: DumpedSettings, saved: Sequence[SchemaVersion])
         return
     answers = {one.version: one for one in settings.schemas.get(name, ())}
     found = [_version(name, one, answers.get(one.version), saved) for one in parse_locator(locator, key=name)]
-    # What has no time was registered before the next one that has, and is no older one of the same number.
+    # A version without a time was registered before the next one with a time, and is not an older one of the same number.
     near = max((one.timestamp_ms for one in found if one.timestamp_ms is not None), default=None)
     for at in range(len(found) - 1, -1, -1):
         if found[at].timestamp_ms is None:
@@ -225,7 +224,7 @@ def _dumped(name: str, settings: DumpedSettings, saved: Sequence[SchemaVersion])
 def _version(
     name: str, stored: StoredVersion, answer: SchemaAnswer | None, saved: Sequence[SchemaVersion]
 ) -> SchemaVersion:
-    """Return what BookKeeper had of a version, or what stands in for it, or that it cannot be read, and why."""
+    """Return BookKeeper's definition of a version, a saved replacement, or one marked as unreadable with the reason."""
     why = "the dump has no entry of it" if answer is None else answer.trouble or "the dump has no entry of it"
     if answer is not None and answer.payload is not None:
         try:
@@ -233,7 +232,7 @@ def _version(
         except (CorruptMetadataError, UnsupportedFormatError) as error:
             why = error.reason
     if not stored.hash:
-        # A deletion, whose number is all that there is to it.
+        # A deletion, which consists of its number only.
         return SchemaVersion(stored.version, SchemaInfo("NONE"), is_deletion=True, source=SOURCE)
     of_number = (one for one in saved if one.version == stored.version and not one.is_deletion)
     lost = SchemaVersion(stored.version, SchemaInfo("NONE", unreadable=why), source=SOURCE)
@@ -246,10 +245,10 @@ def plan_topics(
     known_of: Callable[[str], Sequence[SchemaVersion]],
     new_namespaces: Collection[str],
 ) -> dict[str, SchemaPlan]:
-    """Return a plan of each topic that has schemas, by its managed ledger in the new cluster; nothing is changed.
+    """Return the plan of each topic with schemas, by its managed ledger in the new cluster; read-only.
 
-    ``topics`` are {managed ledger in the new cluster, without the number of a partition: the former one}, and ``known_of`` returns all that
-    is known of the schemas of a former topic. Topics of ``new_namespaces`` have no schemas yet. Raises the errors of the admin API and of
+    ``topics`` are {managed ledger in the new cluster, without a partition number: the former one}; ``known_of`` returns the known versions
+    of a former topic. Topics in ``new_namespaces`` have no schemas yet. Raises the errors of the admin API and of
     saved schemas.
     """
     found: dict[str, SchemaPlan] = {}
@@ -269,9 +268,9 @@ def plan_topics(
 
 
 def restore_all_schemas(requests: AdminRequests, plans: Iterable[SchemaPlan]) -> dict[str, LedgerfsError]:
-    """Set the schemas of topics again, one topic after the other; return {topic: why not all are there with their numbers}.
+    """Restore the schemas of topics, one topic after the other; return {topic: why not all have their numbers}.
 
-    Raises what ends all of them: `AdminApiUnreachableError` and `AuthenticationError`.
+    Raises the errors that stop all topics: `AdminApiUnreachableError` and `AuthenticationError`.
     """
     api, failed = AdminApi(requests), dict[str, LedgerfsError]()
     for plan in plans:
@@ -285,16 +284,16 @@ def restore_all_schemas(requests: AdminRequests, plans: Iterable[SchemaPlan]) ->
 
 
 def restore_schemas(api: AdminApi, plan: SchemaPlan) -> int:
-    """Set the schemas of one topic again, read back what the broker then has, and return how many steps were done.
+    """Restore the schemas of one topic, read back the broker's versions, and return the number of steps done.
 
-    The namespace's strategy has to let them.
+    The namespace's strategy has to permit them.
 
     Raises
     ------
     SchemaConflictError
-        The plan has a trouble, or the broker has other schemas, or gave another number: then nothing more is registered.
+        The plan has a trouble, or the broker has other schemas or assigned another number: nothing more is registered then.
     UncertainRequestError, AdminApiError, AccessDeniedError, AuthenticationError, NotFoundError
-        The broker did not do it, or perhaps did; the next call looks what there is.
+        The broker did not do it, or perhaps did; the next call checks that.
 
     """
     if plan.trouble is not None:
@@ -318,7 +317,7 @@ def restore_schemas(api: AdminApi, plan: SchemaPlan) -> int:
 
 
 def _required(api: AdminApi, plan: SchemaPlan) -> int:
-    """Return how many steps are done; raises `SchemaConflictError` if what is there leads elsewhere."""
+    """Return the number of steps that are done; raises `SchemaConflictError` if the broker's versions deviate."""
     there, conflict = progress(plan.steps, api.versions(plan.topic))
     if conflict is not None:
         raise SchemaConflictError(conflict, key=plan.topic)
