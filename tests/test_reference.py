@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks.measuring import goals_of
-from ledgerfs import errors
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.fsspec_impl import LedgerFileSystem
@@ -35,7 +34,6 @@ def test_nothing_cites_what_is_not_in_the_repository() -> None:
 @pytest.mark.parametrize(
     ("page", "names"),
     [
-        (_PYTHON, [name for name in errors.__all__ if issubclass(getattr(errors, name), errors.LedgerfsError)]),
         (_PYTHON, list(inspect.signature(open_bucket).parameters)[1:]),
         (_PYTHON, [name for name in TrafficStats.__dataclass_fields__ if not name.startswith("_")]),
         (_MESSAGES, list(SCAN_OPTIONS)),
