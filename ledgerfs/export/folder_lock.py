@@ -76,7 +76,7 @@ def _left(path: Path) -> BinaryIO | None:
 
 
 def _take(lock: BinaryIO, path: Path, kind: int, told: str) -> None:
-    """Lock without waiting, or raise `ExportFolderError` with the reason ``told``."""
+    """Lock without waiting, or raise `ExportFolderError` with that reason."""
     with naming(path.parent):
         try:
             fcntl.flock(lock, kind | fcntl.LOCK_NB)
