@@ -1,4 +1,4 @@
-"""The command ``ledgerfs``: thin commands that call the layers above and print with rich."""
+"""The command ``ledgerfs``: thin commands that call other packages and print with rich."""
 
 import atexit
 import os
@@ -18,7 +18,7 @@ def main() -> None:
     signal_handler = signal.getsignal(signal.SIGINT)
     if signal_handler is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
-    # With colorama installed numba would end what a terminal gets of every command with an escape sequence.
+    # If colorama is installed, numba would end the output of every command on a terminal with an escape sequence.
     os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
     try:
         from ledgerfs.cli.group import run
@@ -30,15 +30,15 @@ def main() -> None:
 
 
 def _end_at_once() -> NoReturn:
-    """Exit as Python does, except that requests under way in threads end with the process: a store that hangs would be waited for."""
+    """Exit as Python does, but without waiting for the requests of other threads: a store may hang."""
     os.write(2, b"interrupted\n")
-    with suppress(OSError, ValueError):  # of a reader that is gone, or a closed stream: nobody is there to be told
+    with suppress(OSError, ValueError):  # the reader is gone or the stream closed: nothing to report to
         sys.stdout.flush()
     atexit._run_exitfuncs()  # noqa: SLF001  (there is no public way)
     os._exit(EXIT_INTERRUPTED)
 
 
 def _interrupt(*_: object) -> None:
-    """End in order at the first Ctrl-C, at once at the second."""
+    """Stop in order at the first Ctrl-C, at once at the second."""
     signal.signal(signal.SIGINT, lambda *_: os._exit(EXIT_INTERRUPTED))
     raise KeyboardInterrupt

@@ -1,7 +1,7 @@
-"""Commands that take no empty arguments, and groups that import a command when it runs.
+"""Commands that reject empty arguments, and groups that import a command when it runs.
 
-``--start "$SINCE"`` with a variable that is not set does not mean "everything". ``--help``, completion and suggestions need only the name
-of a command and a line about it.
+``--start "$SINCE"`` with an unset variable must not mean "everything". ``--help``, completion and suggestions need only the name
+and summary of a command.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,11 +18,11 @@ _COMMON = frozenset(
     {"storage_options", "target_options", "into_options", "bucket_options", "metadata", "layout", "on_unreadable", "stats", "trace"}
     | {"zk_rate", "no_bookies", "token", "token_file", "tls_ca", "tls_cert", "tls_key"}
 )  # fmt: skip
-"""Options that many commands have, by the names of their parameters."""
+"""Parameter names of the options that many commands share."""
 
 
 class Command(click.Command):
-    """A command whose options and arguments must not be empty texts. Its help lists its own options before the common ones."""
+    """A command that rejects empty options and arguments. Its help lists its own options before the common ones."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options in two sections."""
@@ -35,7 +35,7 @@ class Command(click.Command):
                     formatter.write_dl(records)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Check the given texts before anything else is done, such as opening a bucket."""
+        """Check the arguments first, before a callback opens a bucket."""
         given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
         if not ctx.resilient_parsing:
             _require_no_empty(self, ctx, given)
@@ -45,7 +45,7 @@ class Command(click.Command):
 command: Callable[..., Callable[[Callable[..., Any]], Command]] = partial(
     click.command, cls=Command, context_settings={"help_option_names": ["-h", "--help"]}
 )
-"""``click.command`` for such commands."""
+"""``click.command`` that creates a `Command`."""
 
 
 def _require_no_empty(command: Command, ctx: click.Context, given: Mapping[str, Any]) -> None:
@@ -84,7 +84,7 @@ class LazyCommand(click.Command):
 class LazyGroup(click.Group):
     """A group of commands, each imported on use (`get_command`).
 
-    ``plugged`` names the entry points of further commands, which are imported together, for a name that is not among the others.
+    ``plugged`` is the entry point group of further commands. An unknown command name imports all of them.
     """
 
     def __init__(
@@ -97,11 +97,11 @@ class LazyGroup(click.Group):
         super().__init__(*args, **options)
         self._plugged = plugged
         self._summaries = click.Group(commands=list(lazy))
-        # Of misspelt commands click suggests those of this mapping.
+        # click suggests names from this mapping for a misspelt command.
         self.commands.update(self._summaries.commands)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, imported."""
+        """Import and return a command."""
         if cmd_name not in self.commands:
             self._plug_in()
         command = super().get_command(ctx, cmd_name)
@@ -110,17 +110,17 @@ class LazyGroup(click.Group):
         return command
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all."""
+        """Return the names of all commands."""
         self._plug_in()
         return super().list_commands(ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write a line about each, without importing any but those that are plugged in."""
+        """Write a line about each command; import only plugged-in commands."""
         self._plug_in()
         self._summaries.format_commands(ctx, formatter)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the commands and options that begin so, without importing any but those that are plugged in."""
+        """Return the commands and options with that prefix; import only plugged-in commands."""
         self._plug_in()
         commands = (one for name, one in sorted(self._summaries.commands.items()) if name.startswith(incomplete))
         found = [CompletionItem(one.name, help=one.get_short_help_str()) for one in commands]

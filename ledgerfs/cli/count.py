@@ -36,7 +36,7 @@ _DAMAGE = (CorruptObjectError, MissingLedgerError, ObjectNotFoundError, StaleObj
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """The messages of one topic; None if damage or a refusal ended the count. Chunked messages that lack chunks do not count."""
+    """Message count of one topic; None if damage or a refused read stopped it. Incomplete chunked messages do not count."""
 
     name: str
     entries: int
@@ -59,12 +59,12 @@ def count(
 ) -> None:
     """Count the messages of topics.
 
-    Counts all topics if none is named, and the messages that a reader of Pulsar would receive. Reads every entry, but decompresses
-    and decrypts none, except with --values typed --on-undecodable skip. Entries and bytes are those of the whole topic, also with
+    Counts the messages that a Pulsar reader would receive; all topics if none is named. Reads every entry, but decompresses and
+    decrypts none, except with --values typed --on-undecodable skip. Entries and bytes are those of the whole topic, also with
     --start and --end. A partitioned topic that is named counts as one topic.
 
-    A topic that is damaged, or of which the store refuses objects, gets a dash, and the others are counted. With --on-corrupt skip
-    or --on-unreadable skip its other messages are counted.
+    A topic gets a dash if it is damaged or the store refuses its objects; the other topics are counted. With --on-corrupt skip or
+    --on-unreadable skip, its readable messages are counted.
 
     Exit code 0: all messages were counted; 1: damage, missing ledgers, or messages that were skipped; 3: the store refused or did
     not answer.
@@ -99,13 +99,13 @@ def _all(bucket: "Bucket") -> "list[Topic]":
     from ledgerfs.bucket.topic import Topic
 
     catalog = bucket.catalog
-    # Also of topics that have no other ledger, which no count tells of.
+    # Includes topics without a readable ledger, which no count covers.
     bucket.warn_of_unplaced([None, *catalog.known_names], catalog)
     return [Topic(bucket, name) for name in catalog.managed_ledgers]
 
 
 def _once(topics: "Sequence[Topic]") -> "list[Topic]":
-    """Return topics by their names, each once, and without partitions of others among them: their messages are also summed up."""
+    """Return each topic once, by name. Omit partitions of a listed partitioned topic, whose count includes them."""
     named = {(topic.name, topic.is_partitioned): topic for topic in topics}
     inside = {part.name for topic in named.values() for part in topic.partitions}
     return [named[key] for key in sorted(named) if key[0] not in inside]
@@ -130,7 +130,7 @@ def _count_all(bucket: "Bucket", topics: "Sequence[Topic]", options: dict[str, A
         messages: int | None = None
         is_damaged = is_refused = False
         try:
-            # The type of JSON is inferred here, which meets the same damage.
+            # scan() infers JSON types, and so meets the same damage.
             messages = replace(topic.scan((), **options), on_read=add).count(report)
             is_damaged = say_left_out(report)
         except _DAMAGE as error:

@@ -26,7 +26,7 @@ _KINDS = (*_BINARY, "jsonl", "csv")
 
 
 class _FolderOrStream(LocalPath):
-    """A path of this machine, or ``-`` for standard output."""
+    """A local path, or ``-`` for standard output."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:  # noqa: ANN401
         """Return the path."""
@@ -48,12 +48,12 @@ def export(
 ) -> None:
     """Export a topic to Parquet, Arrow, CSV or JSON lines.
 
-    Writes one file for each ledger to the folder OUT. A file is complete or not there. Run the command again after an interruption,
-    or when the topic has grown: finished files stay. With - as OUT, all messages are one stream on standard output, complete if the
-    exit code is 0.
+    Writes one file for each ledger to the folder OUT; each file is complete or absent. After an interruption, or when the topic has
+    grown, run the command again: finished files stay. With - as OUT, all messages are one stream on standard output, complete if
+    the exit code is 0.
 
-    Exit code 1: damaged entries were left out, values could not be decoded, or rows may be missing because a ledger is gone. All
-    are named. Values of messages without a schema version are null, which is reported, and no error.
+    Exit code 1: damaged entries were left out, values could not be decoded, or rows may be missing because a ledger is gone. Each
+    is listed. Values of messages without a schema version are null; this is reported, but not an error.
 
     \b
     Examples:
@@ -76,7 +76,7 @@ def export(
     from ledgerfs.export.folder_lock import locked
 
     with locked(out):
-        # By an older listing than another export has had, what that wrote would be undone.
+        # An export with an older listing would undo the files of a newer export.
         with progress() as update:
             bucket.refresh(update)
         announce_compiling()
@@ -101,7 +101,7 @@ def export(
 
 def _write_stream(bucket: "Bucket", topic: str, kind: str, options: dict[str, Any]) -> bool:
     """Write the messages of a topic as one file to standard output; return whether there was damage."""
-    # As above.
+    # This imports pyarrow and numba, which --help does not need.
     from ledgerfs.scan.report import ScanReport
     from ledgerfs.tables.table_files import write_table
 

@@ -1,7 +1,7 @@
 """The entry of the command line: its commands, and the message and exit code of each error.
 
-Exit codes: 0 fine, 1 found damage, 2 wrong usage or the output cannot be written, 3 storage, a broker, or the lock of a
-cluster, unreachable or refused; 130 after Ctrl-C, 141 if nobody reads the output any more.
+Exit codes: 0 success, 1 damage, 2 wrong usage or the output cannot be written, 3 storage, a broker or the cluster lock is
+unreachable or refused, 130 after Ctrl-C, 141 if the reader of the output has closed it.
 """
 
 import contextlib
@@ -110,7 +110,7 @@ def run() -> int:
     try:
         return _invoke()
     except BrokenPipeError:
-        # The reader of our output has ended (`| head`): this is no error, and nobody could read one.
+        # The reader of the output has exited (`| head`), which is not an error.
         _drop_output()
         return EXIT_BROKEN_PIPE
     except LedgerfsError as error:
@@ -131,7 +131,7 @@ def _invoke() -> int:
     if asked:
         return shell_complete(cli, {}, "ledgerfs", COMPLETE_VARIABLE, asked)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # Characters that the terminal's encoding lacks are escaped, not fatal.
+        # Escape characters that the terminal's encoding lacks, instead of failing.
         sys.stdout.reconfigure(errors="backslashreplace")
     shown: set[type[Warning]] = set()
     code = 0
@@ -152,7 +152,7 @@ def _invoke() -> int:
 
 @contextlib.contextmanager
 def _warnings_as_lines(shown: set[type[Warning]]) -> Iterator[None]:
-    """Print a bucket's warnings as lines on standard error, each once for a command; add their classes to ``shown``."""
+    """Print each of a bucket's warnings once, as a line on standard error; add their classes to ``shown``."""
     told: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:  # noqa: ANN401  (as Python has it)
@@ -171,7 +171,7 @@ def _warnings_as_lines(shown: set[type[Warning]]) -> Iterator[None]:
 
 
 def _drop_output() -> None:
-    """Discard buffered output, which Python would write at its end."""
+    """Discard buffered output, which Python would write at exit."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -69,11 +69,11 @@ def head(
 ) -> None:
     """Show the first messages of a topic.
 
-    Reads only as much as these messages take. Values are columns by the topic's saved schema (ledgerfs schemas), or bytes without
+    Reads only the entries of these messages. Values are columns by the topic's saved schema (ledgerfs schemas), or bytes without
     one. Bytes are shown as text, with \\x.. for bytes that are not UTF-8 or would control the terminal.
 
-    Exit code 1: damage, or values that could not be decoded (shown as null); or the saved schema could not be used, and all values
-    are bytes. Values of messages without a schema version are null, which is reported, and no error.
+    Exit code 1: damage, values that could not be decoded (shown as null), or an unusable saved schema (all values are shown as
+    bytes). Values of messages without a schema version are null; this is reported, but not an error.
 
     \b
     Examples:
@@ -119,7 +119,7 @@ def head(
 
 
 def _with_fields(shown: tuple[str, ...], asked: tuple[str, ...], names: list[str]) -> tuple[str, ...]:
-    """Return the columns to show, with the fields of values in the place of ``value`` where these are columns."""
+    """Return the columns to show; where fields of values are columns, they replace ``value``."""
     fields = tuple(name for name in names if name not in asked)
     if "value" in names or not fields:
         return tuple(name for name in shown if name in names)
@@ -145,7 +145,7 @@ def _print_text(batches: "Iterable[pa.RecordBatch]", shown: tuple[str, ...], *, 
 
 
 def _readable(batch: "pa.RecordBatch") -> "pa.RecordBatch":
-    """Return a batch with times, and typed values that are nested, as text."""
+    """Return the batch with times and nested typed values as text."""
     import pyarrow as pa
 
     from ledgerfs.messages.decode.table_schema import is_message_column
@@ -153,7 +153,7 @@ def _readable(batch: "pa.RecordBatch") -> "pa.RecordBatch":
 
     columns = []
     for field, column in zip(batch.schema, batch.columns, strict=True):
-        # Python has no times before the year 1 and after 9999; producers write some.
+        # Producers write times before the year 1 and after 9999, which Python cannot represent.
         is_kept = (is_message_column(field) and not pa.types.is_timestamp(field.type)) or is_bytes(field.type)
         texts = None if is_kept else plain_texts(field.name, column)
         columns.append(column if texts is None else texts)

@@ -1,4 +1,4 @@
-"""``ledgerfs head --follow``: the messages of a topic as they come, until Ctrl-C, or until nobody reads the output."""
+"""``ledgerfs head --follow``: the messages of a topic as they arrive, until Ctrl-C or until the reader closes the output."""
 
 import errno
 import select
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Rows = TypeVar("Rows")
 
 _UNUSABLE = (AccessDeniedError, CorruptSchemaFileError, InvalidSchemaError, UnsupportedFormatError)
-"""Errors of a saved schema that cannot be used: values are then shown as bytes."""
+"""Errors of an unusable saved schema; values are then shown as bytes."""
 
 _NOT_WITH_FOLLOW = {
     "start_time": "say where to begin with --from",
@@ -38,9 +38,9 @@ _NOT_WITH_FOLLOW = {
 
 
 def start_of(context: click.Context, begin: str | None, *, follow: bool, scan: Mapping[str, Any]) -> str:
-    """Return where following begins: as ``--from`` says, else at the end of the topic, or with -n at its beginning, as `head` does.
+    """Return where following begins: at ``--from``, else at the end of the topic, or with -n at its beginning.
 
-    Raises `click.UsageError` for options that do not go together.
+    Raises `click.UsageError` for conflicting options.
     """
     if not follow:
         if begin is not None:
@@ -60,9 +60,9 @@ def _is_given(context: click.Context, name: str) -> bool:
 
 
 def with_usable_schema(rows: Callable[..., Rows], topic: str, given: Mapping[str, Any]) -> tuple[Rows, bool]:
-    """Return what ``rows`` makes of options of a scan, and whether the topic's schema could be used.
+    """Call ``rows`` with scan options; return its result, and whether the topic's schema could be used.
 
-    Values are shown as their schemas have them, unless something else is asked for; if a schema cannot be used, as bytes.
+    Values are typed by their schemas, unless the options choose another format; with an unusable schema they are bytes.
     """
     shown = {} if given.get("values") == "bytes" else {"values": "auto", "on_undecodable": "null"}
     try:
@@ -76,9 +76,9 @@ def with_usable_schema(rows: Callable[..., Rows], topic: str, given: Mapping[str
 
 
 def show_following(following: "Following", write: "Callable[[Iterable[pa.RecordBatch]], None]") -> bool:
-    """Write batches as they come, and tell on standard error what is left out; return whether there was damage.
+    """Write batches as they arrive, and report omissions on standard error; return whether there was damage.
 
-    Raises `BrokenPipeError` as soon as nobody reads the output, even if nothing comes.
+    Raises `BrokenPipeError` as soon as the reader of the output has exited, even if no message arrives.
     """
     told = _Told(following)
 
@@ -97,7 +97,7 @@ def show_following(following: "Following", write: "Callable[[Iterable[pa.RecordB
 
 @dataclass(slots=True)
 class _Told:
-    """Tells what following left out, once."""
+    """Reports each omission of following once."""
 
     following: "Following"
     is_damaged: bool = False
@@ -106,7 +106,7 @@ class _Told:
     _values: set[tuple[int | None, str]] = field(default_factory=set)
 
     def tell(self) -> None:
-        """Tell what is new."""
+        """Report new omissions."""
         skipped, incomplete = self.following.skipped[self._skipped :], self.following.incomplete[self._incomplete :]
         values = [one for one in self.following.undecodable if (one.version, one.reason) not in self._values]
         if not skipped and not incomplete and not values:
@@ -114,14 +114,14 @@ class _Told:
         self._skipped += len(skipped)
         self._incomplete += len(incomplete)
         self._values.update((one.version, one.reason) for one in values)
-        # This imports numba; who follows has done so.
+        # This imports numba, which following has already imported.
         from ledgerfs.scan.report import ScanReport
 
         self.is_damaged |= say_left_out(ScanReport(self.following.topic, skipped, incomplete, values))
 
 
 def _require_reader() -> None:
-    """Raise `BrokenPipeError` if standard output is a pipe whose reader has ended: without messages no write would tell."""
+    """Raise `BrokenPipeError` if standard output is a pipe whose reader has exited: without messages no write would fail."""
     poller = select.poll()
     poller.register(sys.stdout.fileno(), 0)
     if any(event & select.POLLERR for _, event in poller.poll(0)):

@@ -69,10 +69,10 @@ def import_rows(bucket: "Bucket", *, rows: str, topic: str, as_json: bool, **opt
     ROWS is a Parquet, Arrow, JSON lines or CSV file, a folder of such files, a pattern, or a URL of one. All files of a folder or
     pattern are read, except names that begin with . or _; subfolders and other suffixes are errors. Columns are those of `ledgerfs
     export`: value, key or key_bytes, properties, event_time, publish_time, ordering_key, producer_name, sequence_id,
-    schema_version, deliver_at_time, replicated_from. Columns of places (topic, ledger_id, …) are ignored.
+    schema_version, deliver_at_time, replicated_from. Position columns (topic, ledger_id, …) are ignored.
 
-    With --schema or --schema-type, the column value holds the values (null: a tombstone), or else each other column is a field, as
-    `ledgerfs export --values typed --flatten` writes them. The bucket gets the schema, and messages name its version.
+    With --schema or --schema-type, values come from the column value (null: a tombstone), else each other column is a field, as
+    `ledgerfs export --values typed --flatten` writes it. The schema is saved in the bucket; messages refer to its version.
 
     ledgerfs reads the new ledger at once; a broker only after the ledger is added to its metadata. Without --ledger-id the id is
     above 2^52, where no cluster assigns ids.

@@ -1,4 +1,4 @@
-"""``ledgerfs info``: one ledger in full."""
+"""``ledgerfs info``: all details of one ledger."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""A message as lines of text for people: its id and time, then a line for each field."""
+"""A message as readable lines: its id and time, then a line for each field."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,12 +14,12 @@ def message_lines(row: dict[str, Any], names: Sequence[str], width: int | None =
     Parameters
     ----------
     row
-        Values of columns of the message table: ``ledger_id``, ``entry_id``, ``batch_index``, ``publish_time``, and all of ``names``; times
+        Values of the message table: ``ledger_id``, ``entry_id``, ``batch_index``, ``publish_time``, and all of ``names``; times
         are texts.
     names
-        The columns that get a line each, unless they are null; a null ``value``, which is a tombstone, gets one, too.
+        Columns to show, one line each. Null columns are omitted, except a null ``value`` (a tombstone).
     width
-        Cut lines to this many characters, with a note of how long the value is; None: never.
+        Cut lines to this many characters and append the length of the value; None: do not cut.
 
     """
     index = "" if row["batch_index"] is None else f":{row['batch_index']}"
@@ -47,7 +47,7 @@ def _text(value: Any, room: int | None) -> str:  # noqa: ANN401  (whatever a col
 
 
 def _of_bytes(value: bytes, room: int | None) -> str:
-    """Return bytes as text, at most as many as the room could show: a character has at most four bytes."""
+    """Return bytes as text. Decode at most four bytes for each character of ``room``, the longest UTF-8 sequence."""
     shown = value if room is None else value[: 4 * room + 4]
     return printable(shown.decode("utf-8", "backslashreplace"))
 

@@ -1,4 +1,4 @@
-"""``ledgerfs mount``: a bucket as a folder of this machine."""
+"""``ledgerfs mount``: a bucket as a local folder."""
 
 import os
 from pathlib import Path
@@ -101,7 +101,7 @@ def mount(bucket: str, folder: Path, texts: tuple[str, ...], **fields: Any) -> N
 
 
 def _scan_options(options: SortedOptions) -> dict[str, Any]:
-    """Return the options of the tables' scans; raises `InvalidOptionError` for those that the files of a mount cannot have."""
+    """Return the scan options of the mounted tables; raises `InvalidOptionError` for options that mounted files do not support."""
     found: dict[str, Any] = options.scan_options
     if "schema_version" in found:
         found["schema_version"] = schema_version_of(found["schema_version"])
@@ -117,7 +117,7 @@ def _fuse_options(options: SortedOptions, *, allow_other: bool) -> dict[str, Any
         if os.geteuid() != 0 and not _is_allowed():
             reason = f"other users are let in by root only, unless {_FUSE_CONF} has a line user_allow_other"
             raise MountFailedError(reason, key="--allow-other")
-        # The kernel checks permissions, by owner and mode; without this everybody who can look in could write.
+        # The kernel then checks owner and mode; without this every user with access could write.
         chosen["default_permissions"] = True
     return chosen
 
@@ -131,7 +131,7 @@ def _is_allowed() -> bool:
 
 
 def _serve_here(request: MountRequest) -> None:
-    # These are not imported into a process that only starts another one.
+    # Imported here: a process that only starts another one does not need these.
     from ledgerfs.fuse_mount.mount_log import log_to_file, log_to_standard_error
     from ledgerfs.fuse_mount.serving import serve_bucket, tell_systemd
 

@@ -1,6 +1,6 @@
 """``mount.ledgerfs``, which mount(8) calls for ``mount -t ledgerfs`` and for lines of ``/etc/fstab``.
 
-It is ``ledgerfs mount`` with its options in one list. They stay in this process, so ``ps`` shows only what mount(8) showed.
+Runs ``ledgerfs mount`` with the options of one list. They stay in this process, so ``ps`` shows only the arguments of mount(8).
 """
 
 import getopt
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def command_of(bucket: str, folder: str, options: list[str]) -> list[str]:
-    """Return the arguments of ``ledgerfs`` for a line of ``/etc/fstab``. ``rw``, which all lines have, is not ``--write``."""
+    """Return the arguments of ``ledgerfs`` for a line of ``/etc/fstab``. ``rw``, which all lines contain, does not mean ``--write``."""
     chosen = sort_options(options)
     arguments = ["mount"]
     for option in chosen.mount:

@@ -1,4 +1,4 @@
-"""Notices on standard error: what a listing does not show, what a scan left out, why the first start is slow."""
+"""Notices on standard error: objects besides ledgers, omissions of a scan, compilation at the first start."""
 
 import sys
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ _MOST_LINES = 10
 
 
 def notice(bucket: "Bucket", catalog: "Catalog") -> None:
-    """Say on standard error, in one line, what the bucket has besides readable ledgers, or that it has no ledgers."""
+    """Print one line on standard error: what the bucket contains besides readable ledgers, or that it has no ledgers."""
     # This imports numpy, which --help does not need.
     from ledgerfs.catalog.catalog_rows import is_sound
 
@@ -40,9 +40,9 @@ def notice(bucket: "Bucket", catalog: "Catalog") -> None:
 
 
 def say_left_out(scan: "ScanReport | ExportReport") -> bool:
-    """Say on standard error what a scan or an export left out, a line for each of the first places; return whether there was damage.
+    """Print the omissions of a scan or export on standard error, a line for each of the first; return whether there was damage.
 
-    That are also values and times that could not be decoded, whether they are null or their messages left out.
+    Values and times that could not be decoded count as damage, also where they became null.
     """
     for lost in scan.missing[:_MOST_LINES]:
         say(f"{scan.topic}: left out {lost.name}: {lost.why} ({lost.key})")
@@ -74,9 +74,9 @@ def say_left_out(scan: "ScanReport | ExportReport") -> bool:
 
 
 def announce_compiling() -> None:
-    """Say once on standard error, if that is a terminal, that a kernel is being compiled; nothing for kernels from disk.
+    """Print once, if standard error is a terminal, that a kernel is being compiled; print nothing for kernels from disk.
 
-    Imports numba: for commands that are about to use it.
+    Imports numba, so only commands that use it call this.
     """
     if sys.stderr is None or not sys.stderr.isatty():
         return
@@ -91,6 +91,6 @@ def announce_compiling() -> None:
                 say("compiling kernels: some seconds, in the first run after an installation only")
 
         def on_end(self, event: Any) -> None:  # noqa: ANN401
-            """Say nothing: the work goes on."""
+            """Print nothing."""
 
     register("numba:compile", Announcer())  # type: ignore[no-untyped-call]

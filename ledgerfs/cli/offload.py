@@ -1,4 +1,4 @@
-"""``ledgerfs offload``: the ledgers of a bucket into another one."""
+"""``ledgerfs offload``: copy the ledgers of a bucket to another one."""
 
 import re
 from functools import partial
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from ledgerfs.writing.copy_ledgers import CopyReport
 
 _READ_BYTES = 64 << 20
-"""Bytes of the source in memory, half of them read ahead; the rest of half a GiB is for writing."""
+"""Source bytes in memory, half of them read ahead; the rest of 512 MiB is for writing."""
 
 _UUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-"""In the keys of all layouts."""
+"""A UUID, as in the keys of all layouts."""
 
 
 @command()
@@ -70,12 +70,12 @@ def offload(
     """Copy ledgers to another bucket, and read the copies back.
 
     TARGET is a bucket or a folder. Ledgers keep their names, and without --block-size their bytes, so a broker can serve the copy.
-    The saved schemas of the topics are copied, too; if TARGET has another schema of the same version, nothing is copied. Run the
-    command again after an interruption: it skips ledgers that TARGET has (same topic, id, last entry, length and creation time;
-    with --unbatch those that were made from the same ledger).
+    The saved schemas of the topics are copied, too; if TARGET has another schema of the same version, nothing is copied. After an
+    interruption, run the command again: it skips ledgers that TARGET has (same topic, id, last entry, length and creation time;
+    with --unbatch: ledgers made from the same source ledger).
 
     Exit code 1: ledgers were not copied because they are damaged, missing, contradictory, still being written, different in TARGET,
-    or there under another id. All are named. 3: the store refused some.
+    or in TARGET under another id; each is listed. 3: the store refused some.
 
     \b
     Examples:
@@ -93,7 +93,7 @@ def offload(
     from ledgerfs.cache.block_cache import process_cache
     from ledgerfs.writing.copy_ledgers import copy_ledgers
 
-    # Bytes that are read once need no cache; only parts that are being read and written have to be in memory.
+    # Each byte is read once, so the cache only needs the parts that are being copied.
     process_cache.resize(min(process_cache.budget, _READ_BYTES))
     with progress() as update:
         catalog = bucket.refresh(update)
@@ -115,7 +115,7 @@ def offload(
 
 
 def _tell(told: list[dict[str, Any]] | None, one: "CopiedLedger") -> None:
-    """Say why a ledger failed, print one that would be copied, and keep its outcome if JSON is wanted."""
+    """Report why a ledger failed, print one that would be copied, and collect its outcome for JSON."""
     ref = one.source
     if one.error is not None:
         say(f"failed  ledger {ref.ledger_id} of {ref.topic}: {one.error}")
@@ -127,7 +127,7 @@ def _tell(told: list[dict[str, Any]] | None, one: "CopiedLedger") -> None:
 
 
 def _summary(report: "CopyReport", *, is_checked: bool, is_dry: bool) -> str:
-    """Return the summary, a line; nothing is copied in a dry run."""
+    """Return the summary line."""
     checked = ", read back and whole" if is_checked and not is_dry else ""
     count = f"to copy: {report.planned:,}" if is_dry else f"copied: {report.copied:,}"
     schemas = f", schemas: {report.schemas:,}" if report.schemas else ""

@@ -1,4 +1,4 @@
-"""Arguments and options that commands share: the bucket, the options of its storage, and reports of the traffic with it."""
+"""Arguments and options that commands share: the bucket, its storage options, and traffic reports."""
 
 import json
 import os
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from ledgerfs.bucket.current_catalog import OnUnreadable
 
 CODECS = ("none", "lz4", "zlib", "zstd", "snappy")
-"""Names of compressions, here so that a command can offer them without the libraries."""
+"""Names of compressions, here so that commands list them without importing the libraries."""
 
 _TEXTS = frozenset({"key", "secret", "token", "username", "password", "account_name", "account_key", "profile"})
-"""Options that are texts even if they look like numbers."""
+"""Options whose values stay texts even if they look like numbers."""
 
 
 def bucket_argument(command: Command) -> Command:
@@ -28,13 +28,13 @@ def bucket_argument(command: Command) -> Command:
 
 
 def disks_argument(command: Command) -> Command:
-    """Add what `bucket_argument` adds; instead of one BUCKET several disks of bookies may be named, which are one."""
+    """Add the same as `bucket_argument`, but accept several bookie disks, which are opened as one bucket."""
     argument = click.argument("bucket", metavar="BUCKET...", nargs=-1, required=True, callback=_open_disks)
     return argument(storage_option(metadata_option(layout_option(traffic_options(command)))))
 
 
 def metadata_option(command: Command) -> Command:
-    """Add the option --metadata, which is a storage option of disks of bookies."""
+    """Add the option --metadata, a storage option of bookie disks."""
     option = click.option(
         "--metadata", metavar="URL|FILE", is_eager=True, expose_value=False, callback=_keep("metadata"),
         help="For disks of bookies: metadata of their cluster, pulsar+zk://… or a file of `ledgerfs cluster dump`.",
@@ -43,13 +43,13 @@ def metadata_option(command: Command) -> Command:
 
 
 def optional_bucket_argument(command: Command) -> Command:
-    """Add what `bucket_argument` adds; the command gets None where no BUCKET is named."""
+    """Add the same as `bucket_argument`; the command gets None without BUCKET."""
     argument = click.argument("bucket", metavar="[BUCKET]", required=False, callback=_open)
     return argument(storage_option(layout_option(traffic_options(command))))
 
 
 def opened_here(context: click.Context, url: str) -> "Bucket":
-    """Return the bucket or cluster of a URL that the command got as another argument, opened with the options -o and --layout."""
+    """Open the bucket or cluster at a URL from another argument, with the options -o and --layout."""
     layout = context.meta.get("ledgerfs.layout", AUTO)
     on_unreadable = context.meta.get("ledgerfs.on_unreadable", "raise")
     bucket = _opened(url, storage_options_of(context), layout, on_unreadable)
@@ -58,7 +58,7 @@ def opened_here(context: click.Context, url: str) -> "Bucket":
 
 
 def layout_option(command: Command) -> Command:
-    """Add the options --layout and --on-unreadable, with which `opened_here` opens."""
+    """Add the options --layout and --on-unreadable, which `opened_here` applies."""
     option = click.option(
         "--layout", type=click.Choice([AUTO, *OF_BUCKETS]), default=AUTO, is_eager=True, expose_value=False, callback=_keep("layout"),
         help="Layout of the ledgers in BUCKET; auto reads all layouts.", show_default=True,
@@ -94,7 +94,7 @@ def target_argument(command: Command) -> Command:
 
 
 def target_option(of: str) -> Callable[[Command], Command]:
-    """Return what adds the option -O of a target, which ``of`` names in its help; `target_options_of` returns its values."""
+    """Return a decorator that adds the option -O; ``of`` describes the target in its help. `target_options_of` returns its values."""
     return click.option(
         "-O", "--target-option", "target_options", multiple=True, metavar="KEY=VALUE", is_eager=True, expose_value=False,
         help=f"As -o, for {of}.", callback=_keep("target_options", parsed_options),
@@ -113,7 +113,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON: 
 def _keep(
     name: str, parse: Callable[[Any], Any] = lambda value: value
 ) -> Callable[[click.Context, click.Parameter, Any], None]:
-    """Return the callback of an option whose value is kept in the context, for the callbacks of arguments."""
+    """Return an option callback that stores the value in the context, where callbacks of arguments read it."""
 
     def keep(context: click.Context, _: click.Parameter, value: Any) -> None:  # noqa: ANN401  (click's)
         context.meta[f"ledgerfs.{name}"] = parse(value)
@@ -152,7 +152,7 @@ def _open_target(context: click.Context, _: click.Parameter, url: str) -> "Bucke
 
 
 def _open(context: click.Context, _: click.Parameter, url: str | None) -> "Bucket | None":
-    if context.resilient_parsing or url is None:  # a shell's completion, whose URL may not be complete
+    if context.resilient_parsing or url is None:  # shell completion, where the URL may be incomplete
         return None
     return opened_here(context, url)
 

@@ -1,4 +1,4 @@
-"""What commands print: results on standard output, everything else (progress, notices, errors) on standard error."""
+"""Output of commands: results on standard output, everything else (progress, notices, errors) on standard error."""
 
 import io
 import json
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from ledgerfs.catalog.layout import Progress as OnProgress
 
-# rich is imported where it draws something: `ledgerfs cat` into a pipe starts without it.
-# A pipe has no width; a table that is cut off there would lose data.
+# rich is imported only where it draws, so `ledgerfs cat` into a pipe starts without it.
+# A pipe has no width; a table that is cut off would lose data.
 _PIPE_WIDTH = 10_000
 
 
@@ -27,7 +27,7 @@ def show(table: "Table") -> None:
     """Print a table on standard output."""
     from rich.console import Console
 
-    # Drawn into memory, since rich ends a program in its own way if nobody reads its output.
+    # Draw into memory: rich handles a closed pipe itself and would exit with its own code.
     drawn = io.StringIO()
     width = terminal_width()
     console = Console(
@@ -43,7 +43,7 @@ def show(table: "Table") -> None:
 
 
 def terminal_width() -> int | None:
-    """Return how many columns the terminal on standard output has; None if that is none."""
+    """Return the width of the terminal on standard output in columns; None if it is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -54,7 +54,7 @@ def say(message: str) -> None:
 
 
 class Saying(logging.Handler):
-    """Prints log records if logging is not configured, as Python would, but `printable`: keys and names come from the bucket."""
+    """Prints log records if logging is not configured, with `printable` applied: keys and names come from the bucket."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print one line."""
@@ -67,7 +67,7 @@ class Saying(logging.Handler):
 def print_json(value: Any) -> None:  # noqa: ANN401  (whatever JSON knows)
     """Print a value as JSON."""
     for line in json.dumps(value, indent=2, ensure_ascii=False).split("\n"):
-        # JSON itself escapes only the first 32 characters; others that could control a terminal are only in texts.
+        # JSON escapes only the first 32 characters; other control characters occur only in texts.
         is_plain = line.isprintable()
         sys.stdout.write((line if is_plain else "".join(map(_json_escaped, line))) + "\n")
 
@@ -77,7 +77,7 @@ def _json_escaped(character: str) -> str:
 
 
 def table(*columns: str, right: tuple[str, ...] = ()) -> "Table":
-    """Return an empty table; the columns named in ``right``, of numbers, are flush right."""
+    """Return an empty table; number columns in ``right`` are right-aligned."""
     from rich.table import Table
 
     made = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
@@ -87,7 +87,7 @@ def table(*columns: str, right: tuple[str, ...] = ()) -> "Table":
 
 
 def minute(milliseconds: int | None) -> str:
-    """Return a time to the minute, UTC; a dash if it is not known."""
+    """Return a time (ms since 1970) to the minute, UTC; a dash if it is None."""
     text = iso_time(milliseconds)
     return "-" if text is None else text[:16].replace("T", " ")
 

@@ -1,4 +1,4 @@
-"""The types of arguments and options that are not texts: sizes, spans of time, paths of this machine."""
+"""Types of arguments and options that are not texts: sizes, durations, local paths."""
 
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ class Size(click.ParamType[int]):
 
 
 class Duration(click.ParamType[float]):
-    """Seconds, with or without a unit: from one second to a year."""
+    """A duration in seconds, with or without a unit, from one second to one year."""
 
     name = "time"
 
@@ -45,7 +45,7 @@ class Duration(click.ParamType[float]):
 
 
 class LocalPath(click.ParamType[Path]):
-    """A path of this machine; for a URL the error ends with ``hint``."""
+    """A local path; for a URL the error ends with ``hint``."""
 
     name = "path"
 

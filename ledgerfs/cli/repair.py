@@ -1,4 +1,4 @@
-"""``ledgerfs repair``: the damage that can be repaired from the bucket alone, and repairing it."""
+"""``ledgerfs repair``: show and repair damage, from the objects of the bucket alone."""
 
 import re
 from typing import TYPE_CHECKING, Any
@@ -57,9 +57,9 @@ def repair(
 
     Rebuilds lost and unreadable indexes from complete data objects, deletes data objects and indexes beside a complete copy, ends
     unfinished uploads, and restores the user metadata that brokers require. Deletes only objects that are proved to be garbage, and
-    gives the reason.
+    prints the reason.
 
-    Exit code 0: nothing is left to do; 1: there is something to do (without --yes), an action failed, or damage cannot be repaired;
+    Exit code 0: nothing is left to do; 1: repairs are pending (without --yes), an action failed, or damage cannot be repaired;
     3: the store refused some objects.
 
     \b
@@ -90,7 +90,7 @@ def repair(
 
 
 def _carry_out(plan: "RepairPlan", *, as_json: bool) -> "list[RepairOutcome]":
-    """Carry out all repairs, and print each when it is done, so that an interrupted command has told what it did."""
+    """Carry out all repairs, and print each when it is done, so that an interrupted command has reported its work."""
     outcomes = []
     for outcome in plan.carry_out():
         outcomes.append(outcome)

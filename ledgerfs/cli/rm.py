@@ -1,4 +1,4 @@
-"""``ledgerfs rm``: ledgers, deleted."""
+"""``ledgerfs rm``: delete ledgers."""
 
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ def rm(context: click.Context, /, bucket: "Bucket", paths: tuple[str, ...], *, r
     Each PATH is a file below entries/ of the tree. Deletes its index object first, then its data object. A broker that lists the
     ledger can no longer read it.
 
-    Exit code 1: a ledger is at the path afterwards: another copy, or one that another writer wrote meanwhile. It is named.
+    Exit code 1: a path still has a ledger afterwards: another copy, or one that another writer added meanwhile. It is listed.
 
     \b
     Examples:

@@ -16,7 +16,7 @@ from ledgerfs.scan.options import CHOICES, SCAN_OPTIONS
 def scan_options(command: Command) -> Command:
     """Add the options of a scan; the command gets the keyword arguments for `Topic.scan` as one dictionary ``scan``.
 
-    Only given options are in it, so that the defaults are those of the scan.
+    It contains only options that were given; the scan has the defaults.
     """
 
     @functools.wraps(command)
@@ -30,7 +30,7 @@ def scan_options(command: Command) -> Command:
 
 
 def parsed_names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...] | None:
-    """Return the names of a text such as ``a,b``, as the callback of an option; raises `click.BadParameter`."""
+    """Return the names in a text such as ``a,b`` (an option callback); raises `click.BadParameter`."""
     if text is None:
         return None
     names = tuple(name.strip() for name in text.split(","))
@@ -40,7 +40,7 @@ def parsed_names(_: click.Context, __: click.Parameter, text: str | None) -> tup
 
 
 def _private_keys(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, Path]:
-    """Return {name: file}; a key itself must not be on a command line, where other users see it."""
+    """Return {name: file}. Reject a key itself: other users see the command line."""
     keys = {}
     for text in texts:
         name, equals, file = text.partition("=")
@@ -60,7 +60,7 @@ def _schema_version(_: click.Context, __: click.Parameter, text: str | None) -> 
 
 
 def schema_version_of(text: str) -> int | str | dict[str, Any]:
-    """Return the number of a version, a word, or the schema of a file; raises `click.BadParameter`."""
+    """Return a version number, a keyword, or the schema in a file; raises `click.BadParameter`."""
     if text in {"latest", "each"}:
         return text
     return int(text) if text.isascii() and text.isdigit() else _schema_of(text)
@@ -79,7 +79,7 @@ def _schema_of(file: str) -> dict[str, Any]:
 
 
 _NOT_HERE = frozenset({"where", "limit", "order", "include_markers", "check_checksums", "threads"})
-"""Options of scans that commands do not have, or only some."""
+"""Scan options that no command has, or only some."""
 
 _OPTIONS = (
     click.option(

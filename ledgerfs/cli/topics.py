@@ -1,4 +1,4 @@
-"""``ledgerfs topics``: what is in a bucket."""
+"""``ledgerfs topics``: list the topics of a bucket."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,11 +32,11 @@ def topics(bucket: "Bucket", *, with_schemas: bool, as_json: bool) -> None:
     """List the topics of a bucket with their sizes and times.
 
     BUCKET is a URL that fsspec opens (s3://tier, gs://…, abfs://…) or a folder. "Oldest" is the creation of the topic's oldest
-    ledger, "newest" the upload of its newest one. Missing ledgers are not counted; standard error reports them, ledgers of unknown
-    topics, and ledgers that are being uploaded.
+    ledger, "newest" the upload of its newest one. Missing ledgers are not counted; they, ledgers of unknown topics, and ledgers
+    that are being uploaded are reported on standard error.
 
-    With --schemas, the column "schemas" is the number of saved versions, and standard error names topics whose newest message has a
-    version that is not saved. Save them while the cluster exists: without them values stay bytes. Of a live cluster, "?" marks a
+    With --schemas, the column "schemas" is the number of saved versions. Topics whose newest message has an unsaved version are
+    listed on standard error. Save them while the cluster exists: without them values stay bytes. For a live cluster, "?" marks a
     topic whose schemas are damaged (exit code 1).
 
     \b
@@ -79,7 +79,7 @@ def topics(bucket: "Bucket", *, with_schemas: bool, as_json: bool) -> None:
     _say_lacking(bucket, schemas, damaged)
     bucket.warn_of_unplaced([None, *catalog.known_names], catalog)
     notice(bucket, catalog)
-    # Nobody knows how long a topic of a cluster is that is not listed whole.
+    # The length of a cluster's topic is unknown if some of its ledgers are missing.
     if damaged or (not bucket.has_objects and any(topic.missing for topic in found)):
         click.get_current_context().exit(1)
     if are_refused:
@@ -87,7 +87,7 @@ def topics(bucket: "Bucket", *, with_schemas: bool, as_json: bool) -> None:
 
 
 def _say_refused(catalog: "Catalog", found: "list[TopicInfo]") -> bool:
-    """Say which ledgers the store refuses to show; return whether there are any."""
+    """Report ledgers that the store refuses to show; return whether there are any."""
     incomplete = (topic.managed_ledger for topic in found if topic.missing)
     missing = (one for name in incomplete for one in catalog.missing_of(name))
     refused = [one for one in missing if one.refusal is not None]
@@ -98,7 +98,7 @@ def _say_refused(catalog: "Catalog", found: "list[TopicInfo]") -> bool:
 
 
 def _say_lacking(bucket: "Bucket", schemas: "dict[str, _Schemas]", damaged: "dict[str, LedgerfsError]") -> None:
-    """Say whose schemas cannot be read, and which versions are not there."""
+    """Report topics with unreadable schemas, and missing versions."""
     for name, error in damaged.items():
         say(f"{name}: its schemas cannot be read: {error}")
     for name, of_topic in schemas.items():
@@ -130,7 +130,7 @@ def _show_table(found: "list[TopicInfo]", schemas: dict[str, str]) -> None:
 
 
 class _Schemas(NamedTuple):
-    """How many versions of a topic's schema are saved, and which is not although its newest message names it; None for damaged ones."""
+    """The number of saved schema versions of a topic, and unsaved versions that its newest message uses; None if damaged."""
 
     saved: int | None
     unsaved: list[int] | None
@@ -144,7 +144,7 @@ class _Schemas(NamedTuple):
 
 
 def _schemas(bucket: "Bucket", topics: "list[TopicInfo]", damaged: "dict[str, LedgerfsError]") -> dict[str, _Schemas]:
-    """Return what each topic has, and put into ``damaged`` whose schemas cannot be read."""
+    """Return the schemas of each topic; add topics with unreadable schemas to ``damaged``."""
     # These import numpy and numba, which a list of topics does not need.
     from ledgerfs.bucket.known_schemas import KnownSchemas
     from ledgerfs.errors import CorruptObjectError

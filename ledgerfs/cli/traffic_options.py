@@ -1,4 +1,4 @@
-"""``--stats`` and ``--trace``: a command's requests to the store, summed up and one by one, on standard error."""
+"""``--stats`` and ``--trace``: print a command's requests to the store on standard error, as sums or one by one."""
 
 import logging
 import time
@@ -22,7 +22,7 @@ _STATS_WANTED = "ledgerfs.stats_wanted"
 
 
 def traffic_options(command: Command) -> Command:
-    """Add the two options; neither is an argument of the command."""
+    """Add both options; neither becomes an argument of the command."""
     flag = partial(click.option, is_flag=True, expose_value=False, is_eager=True)
     stats = flag("--stats", callback=_want_stats, help="Print a summary of requests to the store on standard error.")
     trace = flag("--trace", callback=_trace, help="Print each request to the store on standard error.")
@@ -30,7 +30,7 @@ def traffic_options(command: Command) -> Command:
 
 
 def say_stats_at_end(context: click.Context, bucket: "Bucket") -> None:
-    """Print the sums when the command ends, also with an error, if ``--stats`` was given."""
+    """Print the sums when the command exits, also after an error, if ``--stats`` was given."""
     if not context.meta.get(_STATS_WANTED):
         return
     began = time.monotonic()

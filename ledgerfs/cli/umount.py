@@ -1,4 +1,4 @@
-"""``ledgerfs umount``: the end of a mount."""
+"""``ledgerfs umount``: unmount a folder."""
 
 from pathlib import Path
 

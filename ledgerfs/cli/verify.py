@@ -1,4 +1,4 @@
-"""``ledgerfs verify``: whether all of a bucket is readable."""
+"""``ledgerfs verify``: check that all ledgers of a bucket are readable."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""``ledgerfs warm``: kernels compiled before they are needed."""
+"""``ledgerfs warm``: compile kernels before their first use."""
 
 from ledgerfs.cli.commands import command
 
@@ -8,7 +8,7 @@ def warm() -> None:
     """Compile all kernels, for images and new machines.
 
     Reads and writes of messages then start at once. Compiled kernels are stored beside the installed package or, if that is not
-    writable, in the user's cache folder (NUMBA_CACHE_DIR names another one). They are for this kind of processor only.
+    writable, in the user's cache folder (set NUMBA_CACHE_DIR for another one). They work only on this kind of processor.
 
     \b
     Examples:

@@ -1,10 +1,9 @@
-"""Exporting a topic to a folder: one file for each ledger, whole or not there, and nothing is done twice.
+"""Export a topic to a folder: one file for each ledger, complete or absent; valid files are not written again.
 
-The partitions of a partitioned topic share the folder. Each has ledgers and transactions of its own, and two may have ledgers of the same
-id if two clusters share the bucket; so the partition is in the files' names.
+The partitions of a partitioned topic share the folder. Each has its own ledgers and transactions, and two may have ledgers with the same
+id if two clusters share the bucket; so file names contain the partition.
 
-Each ledger is a scan of its own, which also reads parts of the ledgers around it: a chunked message belongs to the ledger of its last
-chunk.
+Each ledger has its own scan, which also reads parts of adjacent ledgers: a chunked message belongs to the ledger of its last chunk.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,7 +45,7 @@ _UNSEEN = "later entries and ledgers may be gone, too, and are not in the files"
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A ledger of which rows may be missing in the files, or be others by now, and why no export can tell."""
+    """A ledger whose file may lack rows or have outdated ones, and the reason why no export can check it."""
 
     ledger_id: int
     reason: str
@@ -57,29 +56,29 @@ class Held:
 
 @dataclass(slots=True)
 class ExportReport:
-    """What an export did.
+    """The result of an export.
 
     Attributes
     ----------
     topic
         The topic's name.
     written, kept
-        Files made now, and files of earlier exports that are still valid.
+        New files, and files of earlier exports that are still valid.
     rows, size
-        Messages and bytes in the files made now.
+        Messages and bytes in the new files.
     skipped, incomplete
-        Damaged entries left out now with ``on_corrupt="skip"``, ledgers without a file since the store refused them with
-        ``on_unreadable="skip"``, and chunked messages of which chunks are missing.
+        Damaged entries skipped in new files with ``on_corrupt="skip"``, ledgers without a file since the store refused them with
+        ``on_unreadable="skip"``, and chunked messages that lack chunks.
     skipped_before
-        Damaged entries left out of the kept files.
+        Damaged entries that are missing in the kept files.
     undecodable
-        Values that could not be decoded, of the files made now, by version and reason: null, or left out with ``on_undecodable="skip"``.
+        Undecodable values of the new files, by version and reason: null, or skipped with ``on_undecodable="skip"``.
     undecodable_before, unnamed_before
-        How many errors of them are in the kept files, and how many values that no schema is named for, which are null.
+        Number of undecodable values in the kept files, and of values without a schema version, which are null.
     missing
-        Ledgers of the topic of which the bucket has only a part; they have no files.
+        Ledgers of the topic that are incomplete in the bucket; they have no files.
     held
-        Ledgers of which rows may be missing in the files, or be others by now, each with the reason; all later runs name them again.
+        Ledgers whose files may lack rows or have outdated ones, each with the reason; all later runs report them again.
 
     """
 
@@ -109,19 +108,19 @@ def export_topic(
     options: ScanOptions | None = None,
     **keywords: Unpack[ScanKeywords],
 ) -> ExportReport:
-    """Write each ledger of a topic that has messages to ``<ledgerId>.<kind>`` in a folder, unless it is there already.
+    """Write each ledger of a topic that has messages to ``<ledgerId>.<kind>`` in a folder, unless the file is valid already.
 
-    Files of a partitioned topic are ``<ledgerId>-partition-<number>.<kind>``. A file is written again when its ledger was replaced, or a
-    ledger came, or was replaced, that its rows depend on. Of ledgers that are gone the files stay.
+    Files of a partitioned topic are ``<ledgerId>-partition-<number>.<kind>``. A file is written again when its ledger, or a ledger that its
+    rows depend on, was added or replaced. Files of deleted ledgers stay.
 
-    The bucket is listed when the folder is locked, so that nothing is undone that another export has written.
+    Lists the bucket after locking the folder, so it never undoes the work of another export.
 
     Parameters
     ----------
     topic
-        What to export.
+        The topic to export.
     target
-        A folder of this machine, which is made. One folder holds one topic with the same options.
+        A local folder, created if needed. One folder is for one topic with the same options.
     kind
         One of `TABLE_KINDS`.
     overwrite
@@ -129,22 +128,22 @@ def export_topic(
     progress
         Called with the topic's name, the bytes read so far, and the bytes to read.
     columns, options, keywords
-        As in `Topic.scan`, without ``transactions="readable"`` and ``limit``, which are not known for a single ledger. A folder is of
-        the schemas that were known when it was begun: with others it is another export. So is one of ``values="json"`` when ledgers that
-        came since have changed the type of all; each export reads the topic for that type.
+        As in `Topic.scan`, without ``transactions="readable"`` and ``limit``, which are undefined for a single ledger. A folder is bound to
+        the schemas at its first export; other schemas make a different export. The same applies to ``values="json"`` if new ledgers
+        have changed the inferred type; each export reads the whole topic to infer it.
 
     Raises
     ------
     InvalidOptionError
-        An invalid column, time or choice, or a folder that holds something else.
+        An invalid column, time or choice, or a folder with other contents.
     ExportFolderError
         The folder cannot be written, or another export is writing to it, or an import reads it.
     NotFoundError
         The bucket has no ledger of the topic any more.
     MissingLedgerError
-        The topic lacks ledgers, and ``on_corrupt`` is not "skip": nothing is written then.
+        The topic lacks ledgers, and ``on_corrupt`` is not "skip"; then nothing is written.
     LedgerfsError
-        As a scan. Finished files stay, and the next export goes on after them.
+        A scan failed. Finished files stay, and the next export continues after them.
 
     """
     folder = local_path(target, "target")
@@ -153,7 +152,7 @@ def export_topic(
     with locked(folder):
         catalog = topic.bucket.refresh()
         if not any(map(catalog.has, topic.managed_ledgers)):
-            # It is gone since it was looked up: this raises, as looking it up now does.
+            # The topic was deleted since its lookup: another lookup raises the right error.
             topic = topic.bucket.topic(topic.name)
         return export_listed(
             topic, folder, kind, overwrite=overwrite, progress=progress, columns=columns, options=options, **keywords
@@ -171,7 +170,7 @@ def export_listed(
     options: ScanOptions | None = None,
     **keywords: Unpack[ScanKeywords],
 ) -> ExportReport:
-    """Export as `export_topic`, for who has locked the folder, and listed the bucket since."""
+    """Export as `export_topic`; the caller must lock the folder, and then list the bucket."""
     wanted = ScanOptions.of(options, **keywords)
     wanted.require_of_parts()
     scan = topic.scan(columns, wanted)
@@ -185,7 +184,7 @@ def export_listed(
         missing = {(one.ledger_id, ending): one for ending, part in parts.items() for one in part.missing}
         due = export.due(ledgers)
         export.check_gone(missing, is_trimmed=topic.bucket.source.may_trim)
-        # Of one whose id is unknown there is no file that it could have.
+        # A ledger with an unknown id cannot have a file.
         lacking = (f"{one.known_id}{ending}" for (_, ending), one in missing.items() if one.known_id is not None)
         folder.await_files([*(one.name for one in due), *lacking])
         for ledger in due:
@@ -205,9 +204,9 @@ class _Ledger:
     Attributes
     ----------
     name, ending
-        Of its file, without the suffix; and the part of it that names the partition.
+        Name of its file without the suffix, and the part of that name with the partition.
     position, scan
-        Its position among the ledgers of its topic or partition, and a scan of all these.
+        Its position among the ledgers of its topic or partition, and a scan of all these ledgers.
 
     """
 
@@ -220,13 +219,13 @@ class _Ledger:
 
 def _ledgers_of(scan: Scan, part: TopicPart, ending: str) -> list[_Ledger]:
     refs = [ledger.ref for ledger in part.ledgers]
-    # A file without the refused part of its ledger would count as whole in the next run: such a ledger gets no file.
+    # Write no file for a ledger with refused parts: the next run would treat the file as complete.
     known = replace(scan, parts=(replace(part, limits=LedgerTimes.of_refs(refs), skips_refused=False),))
     return [_Ledger(f"{ref.ledger_id}{ending}", ending, ref, place, known) for place, ref in enumerate(refs)]
 
 
 def _ending_of(partition: str) -> str:
-    """Return the ending of a partition's file names."""
+    """Return the part of file names with the partition."""
     return f"-partition-{split_partition(partition)[1]}"
 
 
@@ -239,11 +238,11 @@ class _Export:
         self._kind = kind
         self._progress = progress
         self._read = self._to_read = 0
-        # {what names the partition in files: ids of its ledgers, ascending, and the runs that found them as they are}
+        # {ending: ids of the ledgers, ascending, and the runs that first found their current versions}
         self._listed: dict[str, tuple[Int64, Int64]] = {}
 
     def due(self, ledgers: Sequence[_Ledger]) -> list[_Ledger]:
-        """Return the ledgers whose files are to be written."""
+        """Return the ledgers whose files must be written."""
         found: list[_Ledger] = []
         for ending, group in groupby(ledgers, lambda one: one.ending):
             some = list(group)
@@ -273,12 +272,12 @@ class _Export:
         return True
 
     def _is_stale(self, ending: str, known: Exported) -> bool:
-        """Whether a ledger that the rows of a file depend on came, or was replaced, since it was made."""
+        """Whether a ledger that the rows of a file depend on was added or replaced since the file was written."""
         ids, since = self._listed.get(ending, _NONE)
         return known.basis.latest(ids, since) > known.made
 
     def check_gone(self, missing: Mapping[tuple[int, str], MissingLedger], *, is_trimmed: bool) -> None:
-        """Name the ledgers that are not listed, and of which rows may be missing, or be others by now; ``missing`` by id and ending."""
+        """Report unlisted ledgers whose files may lack rows or have outdated ones; ``missing`` is by id and ending."""
         folder = self._folder
         listed = {f"{one}{ending}" for ending, (ids, _) in self._listed.items() for one in ids.tolist()}
         unclear = {key for key, one in missing.items() if one.is_unclear}
@@ -300,7 +299,7 @@ class _Export:
                 self._hold(key[0], reason)
 
     def _reason_of_gone(self, name: str, ending: str, known: Exported, *, is_last: bool) -> str | None:
-        """Return why the file of a ledger that is gone may lack rows, or have wrong ones; None if it is right."""
+        """Return why the file of a deleted ledger may lack rows or have wrong ones; None if it is right."""
         if not self._folder.has_file(name):
             return "its file is not as it was written, and the ledger is gone"
         if known.is_open:
@@ -315,7 +314,7 @@ class _Export:
         self.report.held.append(Held(ledger_id, reason))
 
     def _count_before(self, known: Exported) -> None:
-        """Count what a file that stays lacks."""
+        """Add the omissions of a kept file to the report."""
         self.report.skipped_before += known.skipped
         self.report.undecodable_before += known.undecodable
         self.report.unnamed_before += known.unnamed
@@ -342,7 +341,7 @@ class _Export:
         self._report_read(read_before + ref.length - self._read)
 
     def _write(self, name: str, scan: Scan, report: ScanReport) -> tuple[int, int]:
-        """Write the file of a ledger, if it has messages; return their number, and the bytes of the file."""
+        """Write the file of a ledger if it has messages; return their number, and the size of the file in bytes."""
         batches = scan.batches(report)
         first = next(batches, None)
         if first is None:
@@ -356,18 +355,18 @@ class _Export:
         return rows, size
 
     def _report_read(self, size: int) -> None:
-        """Report that ``size`` more bytes are read."""
+        """Report ``size`` more read bytes."""
         self._read += size
         self._progress(self.report.topic, self._read, self._to_read)
 
 
 def _contents_of(topic: Topic, scan: Scan, kind: str) -> dict[str, Any]:
-    """Return the options that decide the contents of the files, as JSON values; of keys their names."""
+    """Return the options that determine the contents of the files, as JSON values; only the names of keys."""
     return {
         "bucket": told_bucket(topic.bucket),
         "topic": topic.name,
         "layout": topic.bucket.layout,
-        # A topic of the same name without partitions has other files.
+        # A topic with the same name but without partitions has other files.
         **({"partitions": "all"} if topic.is_partitioned else {}),
         "format": kind,
         "columns": list(asked_columns(scan.options)),

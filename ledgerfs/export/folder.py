@@ -1,9 +1,9 @@
-"""The folder of an export: files that are whole or not there, and a record of what they were made from.
+"""The folder of an export: files that are complete or absent, and a record of their source ledgers.
 
-A file is written under a hidden name, synced to disk, and then renamed. Runs are numbered. The record has, for each ledger, the run that
-found it as it is, the run that made its file, and the other ledgers that its rows depend on (`ledgerfs.catalog.row_dependencies`). So a
-file is written again when its own ledger was replaced, or when a ledger that it depends on came or was replaced after it was made. What is
-gone since changes no file.
+A file is written under a hidden name, synced to disk, and then renamed. Runs are numbered. The record contains, for each ledger, the run
+that first found its current version, the run that wrote its file, and the other ledgers that its rows depend on
+(`ledgerfs.catalog.row_dependencies`). So a file is written again when its ledger was replaced, or when a ledger that it depends on was
+added or replaced later. Deleted ledgers change no file.
 """
 
 import json
@@ -30,14 +30,14 @@ from ledgerfs.formats.array_types import Int64
 RECORD_NAME = ".ledgerfs-export.json"
 
 _NAME = re.compile("([0-9]+)(-partition-[0-9]{1,10})?")
-"""A file's name without its suffix: the id of its ledger, and the partition of a topic that has any."""
+"""A file's name without its suffix: the id of its ledger, and the partition of a partitioned topic."""
 
 _VERSION = 5
 _PART = ".part"
 _FEW_LEDGERS = 1000
-"""A record of at most so many ledgers is saved after each file."""
+"""Maximum number of ledgers for which the record is saved after each file."""
 _SHARE_OF_SAVING = 20
-"""Writing a larger record, or one after a ledger without messages, may take one part in so many of the time."""
+"""Saving a larger record, or one after a ledger without messages, may take one part in this many of the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +47,21 @@ class Exported:
     Attributes
     ----------
     version
-        Identifies the objects that it was read from (`LedgerRef.version`).
+        Version of its objects (`LedgerRef.version`).
     since, made
-        The runs that found it in this version first, and that made its file.
+        The run that first found this version, and the run that wrote its file.
     rows, size
-        Messages, and bytes of the file; without messages there is no file.
+        Messages, and bytes of the file; a ledger without messages has no file.
     last_entry
         As in `LedgerRef`.
     is_open
-        Whether the ledger was still written, and no run has seen it closed there since.
+        Whether the ledger was still being written, and no run has found it closed at ``last_entry`` since.
     basis
         Other ledgers that its rows depend on.
     skipped
-        Damaged entries that were left out.
+        Number of damaged entries that were skipped.
     undecodable, unnamed
-        Values that could not be decoded, and are null or left out, and those that no schema is named for, which are null.
+        Number of undecodable values, which are null or skipped, and of values without a schema version, which are null.
 
     """
 
@@ -79,15 +79,15 @@ class Exported:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether entries or ledgers that come behind all others could add rows."""
+        """Whether later entries or ledgers could add rows."""
         return self.is_open or self.basis.is_open_ended
 
     def is_of(self, ref: LedgerRef) -> bool:
-        """Whether its file is of a ledger as it is now: of the same objects, or one that was written then and has the same entries."""
+        """Whether its file matches the current ledger: the same objects, or a ledger that was open then and has the same entries."""
         return self.version == ref.version or (self.is_open and self.last_entry == ref.last_entry >= 0)
 
     def lost_by_another(self, ref: LedgerRef, ids: Int64) -> str | None:
-        """Return what its file has that one made now would lack, if the topic has the ledgers ``ids``; None for nothing."""
+        """Return which contents of its file a new file would lack, if the topic has the ledgers ``ids``; None for none."""
         gone = np.setdiff1d(self.basis.sources, ids).tolist() if self.basis.sources else []
         if gone:
             return f"rows of ledgers that are gone: {', '.join(map(str, gone))}"
@@ -97,18 +97,18 @@ class Exported:
 
 
 class ExportFolder:
-    """A folder of which an export is the holder (`ledgerfs.export.folder_lock.locked`), for ``with``.
+    """A folder that the caller has locked (`ledgerfs.export.folder_lock.locked`), for ``with``.
 
-    The record is saved when it is entered, from time to time, and at the end.
+    Saves the record at the start, from time to time, and at the end.
 
     Parameters
     ----------
     path
         The folder.
     contents
-        What its files hold (topic, options, …), as JSON values.
+        Description of its contents (topic, options, …), as JSON values.
     suffix
-        The files'.
+        Suffix of the files.
     versions
         The version of each listed ledger (`LedgerRef.version`), by the name of its file without the suffix.
     overwrite
@@ -117,9 +117,9 @@ class ExportFolder:
     Raises
     ------
     InvalidOptionError
-        The folder holds an export with other contents, or files with an export's names that no export wrote.
+        The folder contains an export with other contents, or files with names of an export that no export wrote.
     ExportFolderError
-        It cannot be written.
+        The folder cannot be written.
 
     """
 
@@ -139,7 +139,7 @@ class ExportFolder:
         self._save_after = 0.0
 
     def __enter__(self) -> Self:
-        """Remove what a killed export left, and read the record."""
+        """Remove temporary files of a killed export, and read the record."""
         with naming(self.path):
             for pattern in (f".[0-9]*{_PART}", f".{RECORD_NAME}{_PART}"):
                 for part in self.path.glob(pattern):
@@ -159,7 +159,7 @@ class ExportFolder:
         try:
             self._save(is_whole=kind is None)
         except ExportFolderError:
-            # After another error: what is not recorded is made again by the next export.
+            # After another error ignore this one: the next export writes unrecorded files again.
             if kind is None:
                 raise
 
@@ -170,51 +170,51 @@ class ExportFolder:
 
     @property
     def ledgers(self) -> Mapping[str, Exported]:
-        """The records of ledgers by the names of their files without the suffix."""
+        """The records of ledgers, by file name without the suffix."""
         return self._record.ledgers
 
     def since(self, name: str, ref: LedgerRef) -> int:
-        """Return the run that found a ledger as it is now."""
+        """Return the run that first found the current version of a ledger."""
         known = self._record.ledgers.get(name)
         return known.since if known is not None and known.is_of(ref) else self.run
 
     def has_file(self, name: str) -> bool:
-        """Whether the file of a ledger is there, with the size in its record; without messages there is none."""
+        """Whether the file of a ledger exists with the recorded size, or is absent if the ledger has no messages."""
         return _size_of(self._file(name)) == self._record.ledgers[name].size
 
     def note_end(self, name: str, ref: LedgerRef) -> None:
-        """Record of a file that stays whether its ledger is closed by now."""
+        """Record for a kept file whether its ledger is closed now."""
         self._record.ledgers[name] = replace(self._record.ledgers[name], version=ref.version, is_open=ref.is_open)
 
     @property
     def ends(self) -> Mapping[str, int]:
-        """The greatest ids of ledgers when an export had ended well, by what distinguishes their partitions in names of files."""
+        """The greatest ledger ids at the last successful export, by the part of file names with the partition."""
         return self._record.ends
 
     @contextmanager
     def writing(self, name: str) -> Iterator[BinaryIO]:
-        """Yield a file to write to, which becomes the ledger's when all of it is on disk; after an error it is gone."""
+        """Yield a temporary file, which becomes the ledger's file when it is synced to disk; removes it after an error."""
         with _replacing(self._file(name)) as file:
             yield file
 
     @property
     def awaited(self) -> Collection[str]:
-        """The ledgers that exports have found, and written no file of yet, by the names of their files."""
+        """The ledgers that exports have found but not written yet, by file name."""
         return self._record.awaited
 
     def await_files(self, names: Iterable[str]) -> None:
-        """Record ledgers that have no files yet: if they are deleted before they are exported, all later runs name them."""
+        """Record ledgers that have no files yet: if they are deleted before their export, all later runs report them."""
         self._record.awaited.update(names)
         self._save()
 
     def unrecorded(self) -> list[str]:
-        """Return the files with names of an export that are not in its record."""
+        """Return unrecorded files that have names of an export."""
         found = self.path.glob(f"[0-9]*{self._record.suffix}")
         names = [path.stem for path in found if _NAME.fullmatch(path.stem)]
         return [name for name in names if name not in self._record.ledgers]
 
     def record(self, name: str, exported: Exported) -> None:
-        """Record a file; without messages it is removed."""
+        """Record a file; remove it if the ledger has no messages."""
         if not exported.rows:
             with naming(self._file(name)):
                 self._file(name).unlink(missing_ok=True)
@@ -224,7 +224,7 @@ class ExportFolder:
             self._save()
 
     def _has_same_objects(self, found: "_Record") -> bool:
-        """Whether an export is of the same bucket through other options (endpoint, time-outs), which its objects' versions prove."""
+        """Whether an export is of the same bucket with other options (endpoint, time-outs), proved by the versions of its objects."""
         bucket = self._record.contents.get("bucket")
         both = [name for name in found.ledgers if name in self._versions]
         return (
@@ -235,7 +235,7 @@ class ExportFolder:
         )
 
     def _clear(self, found: "_Record") -> None:
-        """Remove the files of an export with other contents, or refuse to."""
+        """Remove the files of an export with other contents, or raise without ``overwrite``."""
         suffixes = (found.suffix, self._record.suffix)
         files = [path for path in self.path.glob("[0-9]*.*") if _NAME.fullmatch(path.stem) and path.suffix in suffixes]
         if (files or found.contents) and not self._overwrite:
@@ -245,7 +245,7 @@ class ExportFolder:
                 what = f"{files[0].name}, which no export made"
             raise InvalidOptionError(f"the folder holds {what}; take another one, or overwrite", key=str(self.path))
         if files:
-            # Some may be gone if this is killed before the new record is there.
+            # Mark the folder as incomplete: a kill before the new record is saved may leave some files deleted.
             self._save(found)
         for file in files:
             file.unlink()
@@ -264,9 +264,9 @@ class ExportFolder:
 
 @dataclass(slots=True)
 class _Record:
-    """The record that is saved beside the files: contents, suffix, the run, ledgers by the names of their files, `ends`, `awaited`.
+    """The record that is saved beside the files: contents, suffix, run, ledgers by file name, `ends`, `awaited`.
 
-    It says that the folder is whole when an export has ended well, until the next one begins.
+    It marks the folder as complete from a successful export until the next one begins.
     """
 
     contents: Mapping[str, Any]
@@ -280,7 +280,7 @@ class _Record:
 
     @classmethod
     def read(cls, folder: Path) -> "_Record | None":
-        """Return the record of a folder, or None; raises `InvalidOptionError` for anything else of its name, and `ExportFolderError`."""
+        """Return the record of a folder, or None; raises `InvalidOptionError` for another file with its name, and `ExportFolderError`."""
         path = folder / RECORD_NAME
         try:
             descriptor = open_plain(path, os.O_RDONLY)
@@ -309,7 +309,7 @@ class _Record:
 
 
 def parsed_name(name: str) -> tuple[int, str]:
-    """Return the ledger's id, and what distinguishes its partition; raises ``ValueError`` for a name that no export records."""
+    """Return the ledger id, and the part of a name with the partition; raises ``ValueError`` for other names."""
     found = _NAME.fullmatch(name)
     if found is None:
         raise ValueError(name)
@@ -322,9 +322,9 @@ def _exported(*, basis: Any, **others: Any) -> Exported:  # noqa: ANN401  (JSON)
 
 @contextmanager
 def at_rest(folder: Path) -> Iterator[None]:
-    """Keep exports out of a folder while all its files are read; nothing is done to a folder that no export was made to.
+    """Lock exports out of a folder while its files are read; does nothing for a folder without an export.
 
-    Raises `ExportFolderError` if an export is writing to it, or if the last one did not end well: nobody knows whether all is there.
+    Raises `ExportFolderError` if an export is writing to it, or if the last one failed, since files may be missing.
     """
     with shared(folder):
         record = _Record.read(folder)
@@ -338,10 +338,10 @@ def at_rest(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[BinaryIO]:
-    """Yield a file that takes the place of ``path`` when all of it is on disk; after an error it is gone."""
+    """Yield a temporary file that replaces ``path`` when it is synced to disk; removes it after an error."""
     part = path.with_name(f".{path.name}{_PART}")
     with naming(part):
-        # Never an existing file: leftovers were removed when the folder was locked.
+        # The file is new: temporary files of killed exports were removed after locking.
         descriptor = make_new(part)
     with naming(path):
         try:
@@ -357,7 +357,7 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def _remove_left(part: Path) -> None:
-    """Remove a file that a killed export left; raises `ExportFolderError` for a link, which no export makes."""
+    """Remove a temporary file of a killed export; raises `ExportFolderError` for a link, which no export creates."""
     with naming(part):
         os.close(open_plain(part, os.O_RDONLY))
         part.unlink()

@@ -1,6 +1,6 @@
-"""The lock of an export's folder: one exporter at a time, and none while an import reads the files; it ends with the process that holds it.
+"""The lock of an export's folder: one exporter at a time, and none while an import reads the files; released when the process exits.
 
-What an exporter lists while it holds the lock is no older than what earlier exports have written to the folder.
+A listing that an exporter makes under the lock is at least as new as the files of earlier exports.
 """
 
 import errno
@@ -19,16 +19,16 @@ LOCK_NAME = ".ledgerfs-export.lock"
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Make a folder, and keep others out of it; one that was made for nothing is removed after an error.
+    """Create a folder and lock it; after an error, remove a new folder that is still empty.
 
-    Raises `ExportFolderError` if it cannot be made, or another export is writing to it, or an import reads it.
+    Raises `ExportFolderError` if it cannot be created, or another export is writing to it, or an import reads it.
     """
     with naming(folder):
         is_new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK_NAME
     with naming(path):
-        # An earlier export may have left it; a link is not followed, and nothing is written to it.
+        # The lock file of an earlier export may exist. Never follow a link, never write to the file.
         lock = os.fdopen(open_plain(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
     with lock:
         _take(lock, path, fcntl.LOCK_EX, "an export or an import is at this folder")
@@ -42,7 +42,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def shared(folder: Path) -> Iterator[None]:
-    """Keep exporters out of a folder while it is read; nothing is done to a folder that no export was made to.
+    """Lock exporters out of a folder while it is read; does nothing for a folder without an export.
 
     Raises `ExportFolderError` if an export is writing to it.
     """
@@ -57,7 +57,7 @@ def shared(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Turn errors of the operating system into `ExportFolderError` with the file's name; our own errors name their object already."""
+    """Convert `OSError` to `ExportFolderError` with the file's name; ledgerfs errors already contain their object."""
     try:
         yield
     except LedgerfsError:
@@ -67,7 +67,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def _left(path: Path) -> BinaryIO | None:
-    """Open the lock that an export left; None without one."""
+    """Open the lock file of an earlier export; None without one."""
     with naming(path):
         try:
             return os.fdopen(open_plain(path, os.O_RDONLY), "rb")
@@ -76,13 +76,13 @@ def _left(path: Path) -> BinaryIO | None:
 
 
 def _take(lock: BinaryIO, path: Path, kind: int, told: str) -> None:
-    """Lock at once, or raise `ExportFolderError` with what is told."""
+    """Lock without waiting, or raise `ExportFolderError` with that reason."""
     with naming(path.parent):
         try:
             fcntl.flock(lock, kind | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise OSError(errno.EBUSY, told) from error
-        # Its holder has removed it: who comes next makes another one, which this one does not keep out.
+        # Its holder has removed the file: the next exporter creates another one, which this lock would not exclude.
         if not _is_there(lock, path):
             raise OSError(errno.EBUSY, told)
 
@@ -95,7 +95,7 @@ def _is_there(lock: BinaryIO, path: Path) -> bool:
 
 
 def _remove_unused(folder: Path) -> None:
-    """Remove a folder in which only the lock is."""
+    """Remove a folder that contains only the lock."""
     with suppress(OSError):
         if [one.name for one in folder.iterdir()] == [LOCK_NAME]:
             (folder / LOCK_NAME).unlink()

@@ -1,4 +1,4 @@
-"""What an export notes of its bucket, and how it says that a folder holds another one."""
+"""Identify the bucket of an export in its record, and describe how two exports differ."""
 
 from collections.abc import Mapping
 from hashlib import sha256
@@ -13,20 +13,20 @@ _MOST_FIELDS = 10
 
 
 def told_bucket(bucket: Bucket) -> dict[str, str]:
-    """Return what an export notes of its bucket: its URL, and a digest of all that tells it from others, neither with credentials."""
+    """Return the bucket's identity for the record: its URL, and a digest of its distinguishing options, both without credentials."""
     url = without_credentials(bucket.url).rstrip("/")
     return {"url": url, "identity": sha256((bucket.identity or url).encode(errors="surrogateescape")).hexdigest()}
 
 
 def told_fields(kind: pa.DataType, path: str = "value") -> list[list[str]]:
-    """Return the paths and types of all that values of a type consist of, in their order, as JSON values."""
+    """Return the paths and types of all parts of a type, in order, as JSON values."""
     if pa.types.is_struct(kind) and kind.num_fields:
         return [part for one in kind for part in told_fields(one.type, f"{path}.{one.name}")]
     return [[path, str(kind)]]
 
 
 def what_differs(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> str:
-    """Return in words how an export that was found is another one than is wanted, by what both note of themselves."""
+    """Describe how an existing export differs from the wanted one, from the contents of both records."""
     names = [name for name in {**wanted, **found} if found.get(name) != wanted.get(name)]
     if "bucket" in names:
         url = found["bucket"]["url"]

@@ -1,4 +1,4 @@
-"""The filesystem of protocol ``ledger`` for fsspec, and so for pandas, Polars, pyarrow, Dask and DuckDB."""
+"""The fsspec filesystem of protocol ``ledger``, for pandas, Polars, pyarrow, Dask and DuckDB."""
 
 from ledgerfs.fsspec_impl.filesystem import LedgerFileSystem
 

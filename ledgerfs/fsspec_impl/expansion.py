@@ -1,6 +1,6 @@
-"""The files that a path, a pattern, or a list of these names, and where each goes in a copy.
+"""Expand paths and patterns to files, and compute the target of each in a copy.
 
-fsspec's own function takes every path with a ``*`` for a pattern, even if there is a file of that name.
+fsspec's own function treats every path with a ``*`` as a pattern, even if a file has that name.
 """
 
 import os
@@ -27,15 +27,15 @@ def expand(
     assume_literal: bool = False,
     **options: Any,  # noqa: ANN401  (of fsspec's glob and find)
 ) -> list[str]:
-    """Return the paths that paths and patterns name, sorted, each once; with ``recursive`` also all below them, ``maxdepth`` levels deep.
+    """Return the matches of paths and patterns, sorted and distinct; with ``recursive`` also all below them, ``maxdepth`` levels deep.
 
-    With ``assume_literal`` there are no patterns. A pattern itself is the first of these levels, as fsspec counts. Raises `NotFoundError`
-    if nothing is found, and `ValueError` for a depth below 1.
+    ``assume_literal`` disables patterns. A pattern counts as the first level, as in fsspec. Raises `NotFoundError` if nothing matches,
+    and `ValueError` for a depth below 1.
     """
     if maxdepth is not None and maxdepth < 1:
         raise ValueError("maxdepth must be at least 1")
     found: set[str] = set()
-    for path in (fs._strip_protocol(one) for one in _each(paths)):  # noqa: SLF001  (what fsspec's own do)
+    for path in (fs._strip_protocol(one) for one in _each(paths)):  # noqa: SLF001  (as in fsspec's own methods)
         roots, depth = [path], maxdepth
         if is_pattern(path) and not (assume_literal or fs.exists(path)):
             roots = fs.glob(with_literal_beginning(path, fs.exists), maxdepth=maxdepth, **options)
@@ -52,7 +52,7 @@ def expand(
 
 
 def _has_pattern(paths: object) -> bool:
-    """Whether any of some paths is a pattern, unless there is a file of that name."""
+    """Whether any of the paths is a pattern and not the name of a file."""
     return isinstance(paths, str | os.PathLike | list | tuple | set) and any(
         is_pattern(stringify_path(one)) for one in _each(paths)
     )
@@ -67,10 +67,10 @@ def pairs(
     recursive: bool = False,
     maxdepth: int | None = None,
 ) -> tuple[Any, Any]:
-    """Return the files and directories that patterns name in one filesystem, and where each goes in the other, by fsspec's rules.
+    """Return the matches of patterns in one filesystem, and the target of each in the other, by fsspec's rules.
 
-    A directory goes into one that is there, and becomes one that is not; so does a file, and what a pattern names goes into it in any case.
-    Paths without patterns come back as they are: fsspec does the same with them.
+    A file or directory is copied into an existing target directory, else to the target's name; matches of a pattern always into it.
+    Returns paths without patterns unchanged: fsspec applies the same rules to them.
     """
     if not _has_pattern(paths):
         return paths, places
@@ -94,9 +94,9 @@ def pairs(
 def require_names(
     source: AbstractFileSystem, paths: Paths, places: object, *, recursive: bool, maxdepth: int | None
 ) -> None:
-    """Raise `InvalidNameError` or `ReadOnlyError` if one of many files cannot become a ledger where it goes, before any of them is written.
+    """Raise `InvalidNameError` or `ReadOnlyError` if a file cannot become a ledger at its target, before any file is written.
 
-    ``paths`` and ``places`` are those of `pairs`.
+    ``paths`` and ``places`` are the arguments of `pairs`.
     """
     if isinstance(paths, list) and isinstance(places, list):
         for path, place in zip(paths, places, strict=False):

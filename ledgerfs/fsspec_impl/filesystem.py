@@ -1,7 +1,7 @@
 """`LedgerFileSystem`: the tree of a bucket for fsspec.
 
-``vfs`` answers everything: this module only speaks fsspec's language. Errors of the store are raised, never taken for an empty directory,
-as fsspec's own ``walk``, ``find``, ``exists`` would do.
+This module only adapts ``vfs`` to fsspec. It raises errors of the store, where fsspec's own ``walk``, ``find`` and ``exists`` would report
+an empty directory.
 """
 
 import re
@@ -49,45 +49,45 @@ if TYPE_CHECKING:
 
 _URL = ("ledger://", "ledger::")
 _CHAINED = re.compile(r"::[A-Za-z][A-Za-z0-9+.-]*://.*\Z", re.DOTALL)
-"""Options that only say which bucket it is; an instance has that one."""
+"""The part of a chained URL that only names the bucket, which an instance already has."""
 
 _BLOCK_SIZE = 1 << 20
 _COPY_SIZE = 8 << 20
 
 
 class LedgerFileSystem(AbstractFileSystem):
-    """Offloaded Pulsar ledgers as files, chained over any filesystem that holds a bucket.
+    """Offloaded Pulsar ledgers as files, chained over any filesystem that contains a bucket.
 
     ``fsspec.open("ledger://entries/public/default/orders/58.entries::s3://tier")``, or
     ``fsspec.filesystem("ledger", fo="tier", target_protocol="s3", target_options={"endpoint_url": …})``.
 
     Instances for the same bucket and options share one catalog, which is loaded once; `invalidate_cache`, or ``ls(…, refresh=True)``, lists
-    the bucket again. Instances may be used from several threads, after a fork, and pickled.
+    the bucket again. Instances are thread-safe, usable after a fork, and picklable.
 
     Parameters
     ----------
     fo
         The bucket, or a folder in it: a path of the target filesystem, or a whole URL.
     target_protocol, target_options
-        Filesystem that holds the bucket, and its options (credentials, ``endpoint_url``).
+        Filesystem of the bucket, and its options (credentials, ``endpoint_url``).
     fs
-        That filesystem itself, instead of the two.
+        The filesystem itself, instead of ``target_protocol`` and ``target_options``.
     cache_dir
-        Folder for what is kept on disk: catalogs, files of ``jsonl/``, ``arrow/``, ``parquet/``, and byte ranges of remote objects. None
-        for ``$LEDGERFS_CACHE_DIR``, else ``~/.cache/ledgerfs``, then without byte ranges.
+        Folder of the disk cache: catalogs, files of ``jsonl/``, ``arrow/``, ``parquet/``, and byte ranges of remote objects. None
+        for ``$LEDGERFS_CACHE_DIR``, else ``~/.cache/ledgerfs`` without byte ranges.
     scan_options
         Options of `ledgerfs.bucket.topic.Topic.scan` for these files: ``{"private_keys": …}``, ``{"transactions": "all"}``, ….
     catalog_max_age
-        How many seconds old a listing by any process here may be; None for ``$LEDGERFS_CATALOG_MAX_AGE``, else 0 (`open_bucket`).
+        Maximum age in seconds of a listing by any local process; None for ``$LEDGERFS_CATALOG_MAX_AGE``, else 0 (`open_bucket`).
     cache_bytes
-        How many bytes of remote objects this process may hold in memory, all filesystems together (`open_bucket`).
+        Maximum bytes of remote objects in memory, for all filesystems of this process together (`open_bucket`).
     layout
-        How ledgers lie there (`open_bucket`).
+        Layout of the ledgers (`open_bucket`).
     on_unreadable
-        ``skip`` lists the rest of a bucket of which the store refuses objects or folders (`open_bucket`).
+        ``skip`` lists the rest of a bucket if the store refuses objects or folders (`open_bucket`).
     write_options
-        Options of everything that is written: ``{"block_size": bytes}`` (64 MiB), ``{"if_exists": "fail" | "skip" | "new-copy"}``. A single
-        ``open``, ``put``, ``cp`` or ``pipe`` takes them, too, and ``transform`` (`ledgerfs.messages.transforms.unbatch`).
+        Options of all writes: ``{"block_size": bytes}`` (64 MiB), ``{"if_exists": "fail" | "skip" | "new-copy"}``. A single ``open``,
+        ``put``, ``cp`` or ``pipe`` accepts them, too, and ``transform`` (`ledgerfs.messages.transforms.unbatch`).
 
     """
 
@@ -143,13 +143,13 @@ class LedgerFileSystem(AbstractFileSystem):
         return TreeWrites(self.bucket, self._write_options, self.transaction if self._intrans else None)
 
     def _together(self) -> "AbstractContextManager[Admission]":
-        # numba, as above.
+        # This imports numba, which reading does not need.
         from ledgerfs.writing.admission import together
 
         return together(self.bucket)
 
     def invalidate_cache(self, path: str | None = None) -> None:
-        """Make the next use list the bucket again; unchanged indexes are not read again."""
+        """Make the next use list the bucket again, without reading unchanged indexes."""
         self.bucket.expire()
         super().invalidate_cache(path)
 
@@ -178,17 +178,17 @@ class LedgerFileSystem(AbstractFileSystem):
         return _info(self._tree.node(self._strip_protocol(path)))
 
     def size(self, path: str) -> int:
-        """Return a file's size, bytes. A file whose size is None in `info` is rendered for it."""
+        """Return a file's size, bytes. Materializes a file whose size is None in `info`."""
         tree = self._tree
         node = tree.node(self._strip_protocol(path))
         return tree.open(node.path).size if node.size is None else node.size
 
     def exists(self, path: str, **_: Any) -> bool:  # noqa: ANN401
-        """Whether there is such a path; an unreachable store raises."""
+        """Whether the path exists; raises if the store is unreachable."""
         return self._node_or_none(path) is not None
 
     def isdir(self, path: str) -> bool:
-        """Whether the path is a directory; of the file of a ledger that is known without a listing."""
+        """Whether the path is a directory; needs no listing for the name of a ledger's file."""
         if is_file_of_ledger(self._strip_protocol(path)):
             return False
         node = self._node_or_none(path)
@@ -207,7 +207,7 @@ class LedgerFileSystem(AbstractFileSystem):
         on_error: str | Callable[[OSError], object] = "omit",
         **kwargs: Any,  # noqa: ANN401
     ) -> Iterator[tuple[str, Any, Any]]:
-        """Walk as ``os.walk``; only a missing ``path`` is left to ``on_error``, all other errors are raised."""
+        """Walk as ``os.walk``. ``on_error`` handles only a missing ``path``; all other errors are raised."""
         path = self._strip_protocol(path)
         tree = self._tree
         try:
@@ -242,7 +242,7 @@ class LedgerFileSystem(AbstractFileSystem):
         return {one.path: _info(one) for one in nodes} if detail else [one.path for one in nodes]
 
     def du(self, path: str, total: bool = True, maxdepth: int | None = None, withdirs: bool = False, **_: Any) -> Any:  # noqa: ANN401
-        """Sum sizes; files that were not rendered yet take no space, and count as 0."""
+        """Sum sizes; files that are not materialized yet count as 0."""
         infos = self.find(path, maxdepth=maxdepth, withdirs=withdirs, detail=True)
         sizes = {name: info["size"] or 0 for name, info in infos.items()}
         return sum(sizes.values()) if total else sizes
@@ -254,7 +254,7 @@ class LedgerFileSystem(AbstractFileSystem):
         maxdepth: int | None = None,
         **options: Any,  # noqa: ANN401  (fsspec is not typed)
     ) -> list[str]:
-        """Return the paths that paths and patterns name, sorted. An existing path is never a pattern; `glob` takes patterns only."""
+        """Return the matches of paths and patterns, sorted. An existing path is never a pattern; `glob` accepts only patterns."""
         return expand(self, path, recursive=recursive, maxdepth=maxdepth, **options)
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:  # noqa: ANN401
@@ -267,11 +267,11 @@ class LedgerFileSystem(AbstractFileSystem):
         paths: list[str],
         starts: int | list[int | None] | None,
         ends: int | list[int | None] | None,
-        max_gap: int | None = None,  # noqa: ARG002  (near ranges are always read together)
+        max_gap: int | None = None,  # noqa: ARG002  (adjacent ranges are always read together)
         on_error: str = "return",
         **_: Any,  # noqa: ANN401
     ) -> list[Any]:
-        """Return many ranges, read concurrently; with ``on_error="return"`` an error takes the place of its range."""
+        """Read many ranges concurrently; with ``on_error="return"`` an error replaces its range."""
         return read_ranges(lambda path: self._tree.open(self._strip_protocol(path)), paths, starts, ends, on_error)
 
     def get(
@@ -283,9 +283,9 @@ class LedgerFileSystem(AbstractFileSystem):
         maxdepth: int | None = None,
         **options: Any,  # noqa: ANN401  (fsspec is not typed)
     ) -> None:
-        """Copy files here, as fsspec's filesystems do; patterns as in `expand_path`.
+        """Copy files to a local folder, as fsspec's filesystems do; patterns as in `expand_path`.
 
-        Files whose names are too long for the local folder are left out; `NameTooLongError` names them at the end. Raises
+        Skips files whose names are too long for the local folder, and raises `NameTooLongError` with them at the end. Raises
         `InvalidOptionError` for a URL of a store.
         """
         lpath = [local_text(one, "lpath") for one in lpath] if isinstance(lpath, list) else local_text(lpath, "lpath")
@@ -301,7 +301,7 @@ class LedgerFileSystem(AbstractFileSystem):
         outfile: Any = None,  # noqa: ANN401
         **kwargs: Any,  # noqa: ANN401
     ) -> None:
-        """Copy a file here, under another name until it is whole: a copy that fails changes nothing."""
+        """Copy a file to a local path, under a temporary name until it is whole: a failed copy changes nothing."""
         path = self._strip_protocol(rpath)
         with leaving_out_long_names(path):
             if outfile is not None or isfilelike(lpath) or self.isdir(path):
@@ -311,7 +311,7 @@ class LedgerFileSystem(AbstractFileSystem):
 
     def _get_whole(self, path: str, target: Path, callback: Any) -> None:  # noqa: ANN401  (fsspec's)
         target.parent.mkdir(parents=True, exist_ok=True)
-        # Raises for a name that is too long, before anything is rendered or read.
+        # Raises for a name that is too long, before the file is materialized or read.
         target.exists()
         opened = self._tree.open(path)
         callback.set_size(opened.size)
@@ -337,7 +337,7 @@ class LedgerFileSystem(AbstractFileSystem):
     ) -> None:
         """Copy local files of records into the bucket, as fsspec's filesystems do; patterns as in `expand_path`.
 
-        The bucket is listed once, after all of them; with ``if_exists="skip"`` also before.
+        Lists the bucket once after all files; with ``if_exists="skip"`` also before.
         """
         local = LocalFileSystem()
         lpath, rpath = pairs(local, lpath, self, rpath, recursive=recursive, maxdepth=maxdepth)
@@ -346,7 +346,7 @@ class LedgerFileSystem(AbstractFileSystem):
             super().put(lpath, rpath, recursive=recursive, callback=callback, maxdepth=maxdepth, **options)
 
     def pipe(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401  (fsspec's)
-        """Write bytes of files, as fsspec does; the bucket is listed as for `put`."""
+        """Write bytes as files, as fsspec does; lists the bucket as `put` does."""
         with self._together():
             super().pipe(*arguments, **named)
 
@@ -355,12 +355,12 @@ class LedgerFileSystem(AbstractFileSystem):
         lpath: str,
         rpath: str,
         callback: Any = DEFAULT_CALLBACK,  # noqa: ANN401
-        mode: str = "overwrite",  # noqa: ARG002  (nothing is ever written over)
+        mode: str = "overwrite",  # noqa: ARG002  (nothing is ever overwritten)
         **options: Any,  # noqa: ANN401  (fsspec is not typed)
     ) -> None:
-        """Write a local file of records as a ledger of the bucket: this is offloading. ``options`` are those of `open` for writing.
+        """Offload a local file of records: write it as a ledger of the bucket. ``options`` as for `open` with mode ``wb``.
 
-        The whole file is checked before anything is sent. Raises `LedgerExistsError`, `RefusedLedgerError`, `InvalidNameError`.
+        Checks the whole file before sending anything. Raises `LedgerExistsError`, `RefusedLedgerError`, `InvalidNameError`.
         """
         if Path(lpath).is_dir():
             self.makedirs(rpath, exist_ok=True)
@@ -369,7 +369,7 @@ class LedgerFileSystem(AbstractFileSystem):
         self._writes.put(self._strip_protocol(rpath), lpath, callback.relative_update, options)
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **options: Any) -> None:  # noqa: ANN401, ARG002
-        """Write the bytes of a file of records as a ledger of the bucket, as `put_file`."""
+        """Write bytes of records as a ledger of the bucket, as `put_file`."""
         self._writes.pipe(self._strip_protocol(path), value, options)
 
     def copy(
@@ -381,9 +381,9 @@ class LedgerFileSystem(AbstractFileSystem):
         on_error: str | None = None,
         **options: Any,  # noqa: ANN401  (fsspec is not typed)
     ) -> None:
-        """Copy ledgers within the bucket; patterns as in `expand_path`. A ledger that has gone since its directory was listed is an error.
+        """Copy ledgers within the bucket; patterns as in `expand_path`. Raises if a listed ledger has been removed meanwhile.
 
-        The bucket is listed as for `put`.
+        Lists the bucket as `put` does.
         """
         with self._together():
             path1, path2 = pairs(self, path1, self, path2, recursive=recursive, maxdepth=maxdepth)
@@ -391,14 +391,14 @@ class LedgerFileSystem(AbstractFileSystem):
             super().copy(path1, path2, recursive=recursive, maxdepth=maxdepth, on_error=on_error or "raise", **options)
 
     def cp_file(self, path1: str, path2: str, **options: Any) -> None:  # noqa: ANN401
-        """Copy a ledger within the bucket, as `put_file`, with BookKeeper's metadata of it."""
+        """Copy a ledger within the bucket, as `put_file`, with its BookKeeper metadata."""
         self._writes.copy(self._strip_protocol(path1), self._strip_protocol(path2), options)
 
     def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:  # noqa: ANN401
-        """Delete ledgers: of each the index object first, then the data object. A topic without ledgers is no directory any more.
+        """Delete ledgers, the index object first, then the data object. The directory of a topic without ledgers disappears.
 
-        The ledgers of a new listing are deleted; in a transaction at its end, if all that was written is there. After that raises
-        `LedgerExistsError` for ledgers that somebody wrote there meanwhile.
+        Deletes the ledgers of a new listing; in a transaction at its end, if all writes are confirmed. Then raises `LedgerExistsError`
+        if another writer has put ledgers there meanwhile.
         """
         self.bucket.refresh()
         found = self.expand_path(path, recursive=recursive, maxdepth=maxdepth)
@@ -413,7 +413,7 @@ class LedgerFileSystem(AbstractFileSystem):
     _rm = rm_file
 
     def makedirs(self, path: str, exist_ok: bool = True) -> None:  # noqa: ARG002
-        """Do nothing, as object stores do: a directory exists if something is in it. Refuses outside ``entries``."""
+        """Do nothing, as object stores do: a directory exists while it has files. Refuses outside ``entries``."""
         require_writable(self._strip_protocol(path))
 
     def mkdir(self, path: str, create_parents: bool = True, **_: Any) -> None:  # noqa: ANN401, ARG002
@@ -421,19 +421,19 @@ class LedgerFileSystem(AbstractFileSystem):
         self.makedirs(path)
 
     def mv(self, path1: str, path2: str, *_: Any, **__: Any) -> None:  # noqa: ANN401, ARG002
-        """Refuse: a ledger's topic is in its index object, so renaming is copying and removing, each of which may fail."""
+        """Refuse: a ledger's topic is in its index object, so a rename would be a copy and a deletion, and each may fail."""
         raise UnsupportedWriteError("ledgers are not renamed; copy under another id, then remove", key=path1)
 
     def created(self, path: str) -> datetime:
-        """When the ledger was created in BookKeeper; if not known, when it was uploaded."""
+        """Return when the ledger was created in BookKeeper; if unknown, when it was uploaded."""
         return time_of(self._ref(path).created_ms) or self.modified(path)
 
     def modified(self, path: str) -> datetime:
-        """When the ledger's index object, and so the ledger, was complete in the bucket."""
+        """Return when the ledger's index object, and so the ledger, was complete in the bucket."""
         return time_of(self._ref(path).uploaded_ms) or datetime.fromtimestamp(0, UTC)
 
     def ukey(self, path: str) -> str:
-        """Return a text that changes with the file: uuid of the offload, and versions of its objects."""
+        """Return a text that changes with the file: UUID of the offload, and versions of its objects."""
         info = self.info(path)
         key: str = fsspec.utils.tokenize(info["name"], info.get("uuid"), info.get("version"))
         return key
@@ -448,7 +448,7 @@ class LedgerFileSystem(AbstractFileSystem):
         mode: str = "rb",
         block_size: int | None = None,
         *,
-        size: int | None = None,  # noqa: ARG002  (fsspec's pickles of files name it; ours is exact)
+        size: int | None = None,  # noqa: ARG002  (in fsspec's pickles of files; the tree has the exact size)
         **kwargs: Any,  # noqa: ANN401
     ) -> "LedgerFile | LedgerUpload":
         path = self._strip_protocol(path)
@@ -479,7 +479,7 @@ class LedgerFileSystem(AbstractFileSystem):
 
 
 def _info(node: Node) -> dict[str, Any]:
-    """Return a path's description; times are seconds since 1970 UTC, as ``fsspec.fuse`` and others read them."""
+    """Return a path's description; times are seconds since 1970 UTC, as ``fsspec.fuse`` and others expect."""
     ref, missing = node.ref, node.missing
     info: dict[str, Any] = {"name": node.path, "size": node.size, "type": "directory" if node.is_directory else "file"}
     if missing is not None:

@@ -1,9 +1,9 @@
-"""An open file of the tree, with the seeking, line reading and pickling that fsspec gives every file.
+"""An open file of the tree, with fsspec's seeking, line reading and pickling.
 
-pyarrow reads a data set over a Python filesystem with threads of its own, which drop a file a little after it is read. When the program
-exits in between, such a thread needs an interpreter that is gone, and the process aborts (``terminate called without an active exception``,
-exit code 134), though all was done. Seen with pyarrow 26 and fsspec's own local filesystem alike. So a program that exits waits until such
-files are dropped, a tenth of a second at most.
+pyarrow reads a data set over a Python filesystem with its own threads, which drop a file slightly after its last read. If the program exits
+in between, such a thread needs an interpreter that has ended, and the process aborts (``terminate called without an active exception``,
+exit code 134) although all work was done. Seen with pyarrow 26, also with fsspec's local filesystem. So a program that exits waits until
+such files are dropped, at most 0.1 s.
 """
 
 import atexit
@@ -21,10 +21,10 @@ _POLL_SECONDS = 0.002
 
 
 class LedgerFile(AbstractBufferedFile):
-    """A file opened for reading. Not for several threads at once: each opens its own, which costs nothing.
+    """A file opened for reading. Not thread-safe: each thread should open its own, which costs nothing.
 
-    Bytes are fetched ahead and cached below this layer, for all readers of the process, so none of fsspec's caches is used unless
-    ``cache_type`` names one.
+    A lower layer reads ahead and caches bytes for all readers of the process, so this uses a cache of fsspec only if ``cache_type``
+    names one.
     """
 
     def __init__(
@@ -39,13 +39,13 @@ class LedgerFile(AbstractBufferedFile):
         self._is_cached = cache_type != "none"
         super().__init__(fs, path, mode="rb", size=opened.size, cache_type=cache_type, **options)
         if not self._is_cached:
-            # It refers to this file, which would then be dropped by the next garbage collection only.
+            # The cache refers to this file; without the cycle, closing frees the file before the next garbage collection.
             self.cache = None
         if "pyarrow._dataset" in sys.modules:
             _of_arrow[id(self)] = self
 
     def read(self, length: int | None = -1) -> bytes:
-        """Return the next ``length`` bytes, all that are left if it is negative or None."""
+        """Return the next ``length`` bytes, or all bytes up to the end if it is negative or None."""
         if self._is_cached:
             data: bytes = super().read(-1 if length is None else length)
             return data
@@ -54,8 +54,8 @@ class LedgerFile(AbstractBufferedFile):
         self.loc += len(data)
         return data
 
-    def readinto(self, buffer: Any) -> int:  # noqa: ANN401  (whatever has bytes to be written to)
-        """Fill a buffer with the next bytes; return how many there were."""
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401  (any writable buffer)
+        """Fill a buffer with the next bytes; return their number."""
         if self._opened is None or self._is_cached:
             count: int = super().readinto(buffer)
             return count
@@ -67,7 +67,7 @@ class LedgerFile(AbstractBufferedFile):
         return count
 
     def close(self) -> None:
-        """Close, and release descriptors and parts that are being fetched."""
+        """Close, and release descriptors and pending requests."""
         super().close()
         self._opened = None
 
@@ -78,12 +78,12 @@ class LedgerFile(AbstractBufferedFile):
 
 
 _of_arrow: WeakValueDictionary[int, LedgerFile] = WeakValueDictionary()
-"""Files that pyarrow's data sets may hold, by `id`: those that were opened after ``pyarrow.dataset`` was imported."""
+"""Files that pyarrow's data sets may hold, by `id`: all files opened after the import of ``pyarrow.dataset``."""
 
 
 @atexit.register
 def wait_for_arrow() -> None:
-    """Wait until pyarrow's threads have dropped the files of data sets, a tenth of a second at most."""
+    """Wait until pyarrow's threads have dropped the files of data sets, at most 0.1 s."""
     deadline = time.monotonic() + _ARROW_SECONDS
     while _of_arrow and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)

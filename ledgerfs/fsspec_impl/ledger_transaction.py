@@ -1,7 +1,7 @@
-"""A transaction of fsspec: what is written in it appears at its end, and what is removed in it is removed after that.
+"""A transaction of fsspec: its writes appear at its end, and its removals follow after that.
 
-fsspec's own defers writes only. A program that copies a ledger and removes the original would have neither if it failed before the end, or
-if somebody else took the copy's id meanwhile.
+fsspec's own transaction defers only writes. A program that copies a ledger and removes the original would lose both if it failed before the
+end, or if another writer took the copy's id meanwhile.
 """
 
 from typing import TYPE_CHECKING
@@ -20,9 +20,9 @@ class LedgerTransaction(Transaction):
     Attributes
     ----------
     skipped
-        Ledgers that were there already, so that nothing was written (``if_exists="skip"``). They have to be there at the end, too.
+        Existing ledgers that were not written again (``if_exists="skip"``). They must still exist at the end.
     removals
-        Ledgers that are removed at the end, by the names of their objects when they were chosen.
+        Ledgers to remove at the end, by the names of their objects at the time of the call.
 
     """
 
@@ -32,9 +32,9 @@ class LedgerTransaction(Transaction):
         self.removals: list[Removal] = []
 
     def complete(self, commit: bool = True) -> None:
-        """Write all, list the bucket once to confirm them, and then remove; or drop all of it.
+        """Write all ledgers, list the bucket once to confirm them, and then remove; or drop everything.
 
-        Raises as `LedgerUpload.commit`, `Admission.confirm` and `LedgerFileSystem.rm`; nothing is removed if it is not for the last.
+        Raises as `LedgerUpload.commit`, `Admission.confirm` and `LedgerFileSystem.rm`; after errors of the first two, removes nothing.
         """
         fs, removals, self.removals = self.fs, self.removals, []
         skipped, self.skipped = self.skipped, {}
@@ -42,7 +42,7 @@ class LedgerTransaction(Transaction):
         if not commit:
             super().complete(commit=False)
             return
-        # numba, which reading does not need.
+        # This imports numba, which reading does not need.
         from ledgerfs.fsspec_impl.tree_writes import TreeWrites
         from ledgerfs.writing.admission import together
 

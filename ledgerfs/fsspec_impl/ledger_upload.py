@@ -1,7 +1,7 @@
-"""A file of the tree that is opened for writing: the bytes of a file of records, which become a ledger of the bucket when it is closed.
+"""A file of the tree that is opened for writing: closing it makes its records a ledger of the bucket.
 
-fsspec closes files even after an exception in the ``with`` around them, and its own buffered files then complete half an object. Here an
-exception aborts, in ``with fs.open(…)`` as in ``with fsspec.open(…)``.
+fsspec closes files even after an exception in the ``with`` around them, and its own buffered files then complete a truncated object. Here
+an exception aborts, in ``with fs.open(…)`` as in ``with fsspec.open(…)``.
 """
 
 import atexit
@@ -26,27 +26,27 @@ _open_uploads: "WeakSet[LedgerUpload]" = WeakSet()
 
 @atexit.register
 def _drop_open_uploads() -> None:
-    """Drop uploads that nobody closed or committed, while the store can still be reached; at Python's very end it cannot."""
+    """Drop uploads that were not closed or committed, while the store is still reachable, which it is not at the end of Python's exit."""
     for upload in list(_open_uploads):
         upload.drop()
 
 
 class LedgerUpload(io.RawIOBase):
-    """A file opened for writing, front to end, by one thread.
+    """A file opened for sequential writing by one thread.
 
     Parameters
     ----------
     path
         The file's path, for errors.
     autocommit
-        Whether closing makes the ledger appear; otherwise `commit` does, or `discard` drops it (fsspec's transactions).
+        Whether closing publishes the ledger; otherwise `commit` does, or `discard` drops it (fsspec's transactions).
 
     Attributes
     ----------
     ledger
-        The ledger that is written.
+        The ledger to write.
     written
-        The ledger, once it is in the bucket.
+        The written ledger, after it is in the bucket.
 
     """
 
@@ -71,10 +71,10 @@ class LedgerUpload(io.RawIOBase):
 
     @property
     def is_pending(self) -> bool:
-        """Whether the ledger may still appear."""
+        """Whether the ledger can still be published."""
         return self._writer is not None
 
-    def readinto(self, _: Any) -> int:  # noqa: ANN401  (whatever has bytes)
+    def readinto(self, _: Any) -> int:  # noqa: ANN401  (any buffer)
         """Refuse."""
         raise io.UnsupportedOperation("not readable")
 
@@ -83,11 +83,11 @@ class LedgerUpload(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Return how many bytes were written."""
+        """Return the number of written bytes."""
         return self._position
 
-    def write(self, data: Any) -> int:  # noqa: ANN401  (whatever has bytes)
-        """Take the next bytes of the file; raises `RefusedLedgerError` as soon as they are not a ledger's, and then aborts."""
+    def write(self, data: Any) -> int:  # noqa: ANN401  (any buffer)
+        """Accept the next bytes of the file; raises `RefusedLedgerError` and aborts as soon as they are not records of a ledger."""
         view = memoryview(data).cast("B")
         with self._discarding() as writer:
             writer.feed(view)
@@ -95,13 +95,13 @@ class LedgerUpload(io.RawIOBase):
         return len(view)
 
     def add_all(self, source: EntrySource, progress: Progress | None = None) -> None:
-        """Take all entries of a source, instead of bytes."""
+        """Add all entries of a source, instead of bytes."""
         with self._discarding() as writer:
             writer.add_all(source, progress)
 
     @contextmanager
     def _discarding(self) -> Iterator[BucketWriter]:
-        """Discard all of it if work with the writer fails."""
+        """Discard the upload if work with the writer fails."""
         if self._writer is None:
             raise ValueError("I/O operation on closed file.")
         try:
@@ -111,7 +111,7 @@ class LedgerUpload(io.RawIOBase):
             raise
 
     def close(self) -> None:
-        """Make the ledger appear, except in a transaction, or while an exception is raised that came after the file was opened."""
+        """Publish the ledger, except in a transaction, or while an exception propagates that was raised after the file was opened."""
         if self.closed:
             return
         super().close()
@@ -129,13 +129,13 @@ class LedgerUpload(io.RawIOBase):
             self.commit()
 
     def commit(self) -> None:
-        """Make the ledger appear, at once."""
+        """Publish the ledger at once."""
         writer, self._writer = self._writer, None
         if writer is not None:
             self.written = writer.commit()
 
     def discard(self) -> None:
-        """Drop all of it; nothing is left in the bucket."""
+        """Drop the upload; leave nothing in the bucket."""
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.abort()
@@ -148,10 +148,10 @@ class LedgerUpload(io.RawIOBase):
         self.close()
 
     def __del__(self) -> None:
-        # A file that was never closed is not complete, and nobody can commit this one any more.
+        # A file that was never closed is not complete, and without a reference it can never be committed.
         self.drop()
 
     def drop(self) -> None:
-        """Discard an upload that nobody will end any more; not in a forked child, whose parent may still write."""
+        """Discard an abandoned upload; not in a forked child, whose parent may still write."""
         if getattr(self, "_writer", None) is not None and self._process == os.getpid():
             self.discard()

@@ -1,6 +1,6 @@
-"""Copies to a local folder that cannot have some names: a URL-encoded topic may be longer than the 255 bytes of most file systems.
+"""Copy to a local folder with names that are too long: a URL-encoded topic may exceed the 255 bytes of most file systems.
 
-Such files are not copied under another name, which could be that of another topic: the others are copied, and then it is an error.
+Such files are not copied under another name, which could be that of another topic. The others are copied, then an error is raised.
 """
 
 import errno
@@ -15,7 +15,7 @@ _left_out: ContextVar[list[str] | None] = ContextVar("left_out", default=None)
 
 @contextmanager
 def telling_long_names_at_the_end() -> Iterator[None]:
-    """Have `left_out` collect paths, and raise `NameTooLongError` at the end if there were any."""
+    """Collect paths in `left_out`, and raise `NameTooLongError` at the end if there were any."""
     paths: list[str] = []
     token = _left_out.set(paths)
     try:
@@ -28,7 +28,7 @@ def telling_long_names_at_the_end() -> Iterator[None]:
 
 @contextmanager
 def leaving_out_long_names(path: str) -> Iterator[None]:
-    """Collect ``path`` if its name is too long for the local folder; raises `NameTooLongError` if nobody tells it at the end."""
+    """Collect ``path`` if its name is too long for the local folder; outside of `telling_long_names_at_the_end`, raise at once."""
     try:
         yield
     except OSError as error:

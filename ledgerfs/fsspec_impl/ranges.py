@@ -1,4 +1,4 @@
-"""Many ranges of many files, read at once."""
+"""Read many ranges of many files at once."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -8,13 +8,13 @@ from ledgerfs.catalog.file_reader import FileReader
 from ledgerfs.errors import LedgerfsError
 
 Bounds = int | list[int | None] | None
-"""Where ranges begin or end: an offset of each, or one for all; negative ones count from the end, None is the file's start or end."""
+"""Starts or ends of ranges: one for each, or one for all; negative offsets count from the end, None is the file's start or end."""
 
 _THREADS = 8
 
 
 def inside(opened: FileReader, start: int | None, end: int | None) -> tuple[int, int]:
-    """Return a range as Python's slices mean it: negative offsets count from the end."""
+    """Return a range as Python slices define it: negative offsets count from the end."""
     low, high, _step = slice(start, end).indices(opened.size)
     return low, max(low, high)
 
@@ -22,7 +22,7 @@ def inside(opened: FileReader, start: int | None, end: int | None) -> tuple[int,
 def read_ranges(
     open_file: Callable[[str], FileReader], paths: list[str], starts: Bounds, ends: Bounds, on_error: str
 ) -> list[Any]:
-    """Return the ranges, in their order; with ``on_error="return"`` an error takes the place of its range."""
+    """Return the ranges, in their order; with ``on_error="return"`` an error replaces its range."""
     if not isinstance(paths, list):
         raise TypeError("paths is not a list")
     low = starts if isinstance(starts, list) else [starts] * len(paths)
@@ -48,7 +48,7 @@ def read_ranges(
 def _of_file(
     open_file: Callable[[str], FileReader], path: str, ranges: Sequence[tuple[int | None, int | None]], on_error: str
 ) -> list[Any]:
-    """Return the ranges of one file, near ones read together; a range that fails does not hide the others."""
+    """Return the ranges of one file; reads adjacent ranges together. A failed range does not affect the others."""
     try:
         opened = open_file(path)
         return opened.read_ranges([inside(opened, *one) for one in ranges])

@@ -43,7 +43,7 @@ class TreeWrites:
     defaults
         Options of all writes: ``block_size`` (bytes), ``if_exists`` ("fail", "skip", "new-copy"), ``transform``.
     transaction
-        The one that all this is part of; None outside of one.
+        The current transaction; None outside of one.
 
     """
 
@@ -61,13 +61,13 @@ class TreeWrites:
         self._write(path, RecordFile.at(Path(local)), *self._wanted(path, options), progress=_added(tell))
 
     def pipe(self, path: str, data: bytes, options: dict[str, Any]) -> None:
-        """Make bytes of records a ledger."""
+        """Write bytes of records as a ledger."""
         self._write(path, RecordFile.of(path, data), *self._wanted(path, options))
 
     def copy(self, source: str, path: str, options: dict[str, Any]) -> None:
         """Copy one ledger of the bucket to another path, with its metadata except the topic.
 
-        Nothing for a directory: fsspec passes each of them when it copies recursively, and they need not be made.
+        Does nothing for a directory: fsspec's recursive copy passes directories, but they need not be made.
         """
         node = tree_of(self.bucket).node(source)
         node.require_there()
@@ -88,9 +88,9 @@ class TreeWrites:
         self._write(path, OffloadedLedger(reader), wanted, policy)
 
     def remove(self, paths: Sequence[str], directories: Sequence[str] = ()) -> None:
-        """Delete ledgers, all of which have to be there, at the end of the transaction if there is one.
+        """Delete ledgers, which must all exist, at the end of the transaction if there is one.
 
-        Names of copies are those before the deletion. Raises as `remove_chosen`.
+        Names of copies are the names before the deletion. Raises as `remove_chosen`.
         """
         removal = chosen(self.bucket, paths, directories)
         if self.transaction is None:
@@ -101,8 +101,8 @@ class TreeWrites:
     def remove_chosen(self, removals: Sequence[Removal], own: Collection[LedgerKey] = ()) -> None:
         """Delete chosen ledgers.
 
-        Warns of further copies that have the names now, and raises `LedgerExistsError` for ledgers that somebody wrote there meanwhile;
-        ``own`` are those that the caller wrote there.
+        Warns about further copies that have the names now, and raises `LedgerExistsError` if another writer put ledgers there meanwhile;
+        ``own`` are ledgers that the caller wrote there.
         """
         left = remove(self.bucket, removals, own)
         for one in left:
@@ -138,9 +138,9 @@ class TreeWrites:
         return LedgerUpload(path, open_writer(admission, wanted, path, policy), autocommit=autocommit)
 
     def _wanted(self, path: str, options: Mapping[str, Any]) -> tuple[Wanted, IfExists]:
-        """Return the ledger of a path and the policy of a write, by its options, else by those of all writes.
+        """Return the ledger of a path and the policy of a write, from its options, else from `defaults`.
 
-        Options that fsspec adds for others are left out. Raises `InvalidOptionError`, and as `target_of`.
+        Ignores options that fsspec adds for other filesystems. Raises `InvalidOptionError`, and as `target_of`.
         """
         managed_ledger, ledger_id = target_of(path)
         unknown = ", ".join(sorted(set(self.defaults) - set(_OPTIONS)))
@@ -153,7 +153,7 @@ class TreeWrites:
 
 
 def _added(tell: Callable[[int], None]) -> Progress:
-    """Return a progress callback that passes on the bytes since its last call, as fsspec wants them."""
+    """Return a progress callback that reports the bytes since its last call, as fsspec requires."""
     told = 0
 
     def progress(_: str, done: int, __: int | None) -> None:
@@ -165,7 +165,7 @@ def _added(tell: Callable[[int], None]) -> Progress:
 
 
 def _require_no_other(wanted: Wanted, path: str, beside: Iterable[LedgerUpload]) -> None:
-    """Raise `LedgerExistsError` if a transaction writes an id twice, which a listing of the bucket does not show."""
+    """Raise `LedgerExistsError` if a transaction writes an id twice, which no listing of the bucket shows."""
     for one in beside:
         if one.is_pending and one.ledger.key.ledger_id == wanted.ledger_id:
             reason = f"the same transaction writes ledger {wanted.ledger_id} already, as {one.path}"

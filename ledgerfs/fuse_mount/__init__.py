@@ -1,1 +1,1 @@
-"""The bucket as a directory of the operating system: the operations of a mount, and apart from them the binding to the kernel."""
+"""Mount a bucket as a directory: the operations of a mount, and separately the binding to the kernel."""

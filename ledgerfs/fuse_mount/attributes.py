@@ -8,7 +8,7 @@ from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.vfs.tree import Node
 
 BLOCK_BYTES = 1 << 20
-"""How many bytes tools should read at a time (``st_blksize``)."""
+"""Preferred read size of tools in bytes (``st_blksize``)."""
 
 _FILE, _DIRECTORY = stat.S_IFREG, stat.S_IFDIR
 
@@ -26,8 +26,8 @@ class Attributes:
     changed_ms, created_ms
         When the ledger was complete in the bucket, and created in BookKeeper; ms since 1970 UTC. 0 for directories.
     is_estimate
-        Whether the size is an estimate, since the file was not rendered yet, or cannot be opened. If ``stat`` failed for such a file,
-        tools would take it for gone: DuckDB's patterns skip it silently, while a failing ``open`` is seen.
+        Whether the size is an estimate, since the file is not materialized yet, or cannot be opened. If ``stat`` failed for such a file,
+        tools would treat it as missing: DuckDB's patterns would skip it silently, while it reports a failing ``open``.
 
     """
 
@@ -39,7 +39,7 @@ class Attributes:
     is_estimate: bool = False
 
     def mode(self, *, is_writable: bool) -> int:
-        """Return type and permissions: everybody may read; in a writable mount the owner may add to directories."""
+        """Return type and permissions: all users may read; in a writable mount the owner may add files to directories."""
         if self.is_directory:
             return _DIRECTORY | (0o755 if is_writable else 0o555)
         return _FILE | 0o444
@@ -50,7 +50,7 @@ def attributes_of(node: Node) -> Attributes:
     if node.is_directory:
         return directory(node.path)
     changed_ms, created_ms = node.times_ms
-    # Tools do not open a file without a byte.
+    # Tools do not open an empty file.
     size = max(1, node.estimate) if node.size is None else node.size
     return Attributes(inode_of(node.path), False, size, changed_ms, created_ms or changed_ms, node.size is None)
 
@@ -61,7 +61,7 @@ def directory(path: str) -> Attributes:
 
 
 def inode_of(path: str) -> int:
-    """Return the path's number, always the same: 63 bits of a digest, so no two of a million paths are likely to share one."""
+    """Return the path's inode number, 63 bits of a digest: stable, and unlikely to collide among a million paths."""
     return (
         int.from_bytes(hashlib.blake2b(path.encode("utf-8", "surrogateescape"), digest_size=8).digest(), "big") >> 1 | 2
     )

@@ -1,6 +1,6 @@
 """The thin binding of a `MountedBucket` to the kernel: mfusepy's callbacks over libfuse 3.
 
-If both are installed mfusepy takes libfuse 2, which reads 128 KiB at a time; so 3 is asked for.
+If both are installed, mfusepy prefers libfuse 2, which reads 128 KiB at a time; so this module selects 3.
 """
 
 import ctypes
@@ -22,20 +22,20 @@ from ledgerfs.fuse_mount.error_numbers import answering, warn_once
 from ledgerfs.fuse_mount.operations import MountedBucket
 
 READ_BYTES = 1 << 20
-"""The largest read that the kernel asks for, bytes."""
+"""The largest read request of the kernel, bytes."""
 
 _NAME_BYTES = 1024
-"""The longest name that Linux takes from FUSE (``FUSE_NAME_MAX``). It lists nothing of a directory with a longer one."""
+"""The longest name that Linux accepts from FUSE (``FUSE_NAME_MAX``). A longer name makes the whole directory unlistable."""
 
 _DIRECTORY = stat.S_IFDIR
 _READDIR_PLUS, _FILL_DIR_PLUS = 1, 2
-"""libfuse's flags: attributes are wanted with the names; these are attributes."""
+"""Flags of libfuse: the kernel requests attributes with the names; the answer contains attributes."""
 
 Pointer = Any
-"""To structures of libfuse; ctypes has no types for them."""
+"""A pointer to a libfuse structure; ctypes has no types for them."""
 
 Listing = list[tuple[bytes, Attributes | None]]
-"""Names and attributes; none for ``.`` and ``..``."""
+"""Names and attributes; None for ``.`` and ``..``."""
 
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_TRUNC
 
@@ -53,13 +53,13 @@ class Callbacks(mfusepy.Operations):
         self._listings: dict[int, Listing] = {}
 
     def init_with_config(self, conn_info: Any, config_3: Any) -> None:  # noqa: ANN401  (ctypes)
-        """Ask for large reads, and many at a time."""
+        """Request large reads, and many at a time."""
         if conn_info is not None:
             conn_info.max_read = conn_info.max_readahead = READ_BYTES
             conn_info.max_background = 64
         if config_3 is not None:
             config_3.use_ino = True
-            # An open file that is removed would be renamed otherwise.
+            # Otherwise libfuse would rename an open file instead of removing it.
             config_3.hard_remove = True
             self._keep_sizes_unless_replaced(config_3)
 
@@ -72,7 +72,7 @@ class Callbacks(mfusepy.Operations):
 
     @answering
     def readdir(self, path: str | None, fh: int, offset: int) -> Listing:
-        """Return the listing of an open directory; reading on from a later name returns the same listing."""
+        """Return the listing of an open directory; a later offset continues the same listing."""
         if offset == 0 or fh not in self._listings:
             self._listings[fh] = [(b".", None), (b"..", None), *self._listed(_still_there(path))]
         return self._listings[fh]
@@ -88,9 +88,9 @@ class Callbacks(mfusepy.Operations):
         return self._mounted.open(path)
 
     def prepare_cache(self, path: bytes, fip: Pointer) -> None:
-        """Have the kernel forget bytes and size of the path unless it has those of this file, and keep none while an older one is open.
+        """Clear the kernel's cache of the path unless it has bytes of this version, and disable it while an older version is open.
 
-        libfuse's ``auto_cache`` would take a file of the same size and time for the same one.
+        libfuse's ``auto_cache`` would mistake another version with the same size and time for this one.
         """
         reads, opened = self._mounted.reads, self._mounted.read_file(fip.contents.fh)
         is_cached = reads.is_cached(opened)
@@ -109,14 +109,14 @@ class Callbacks(mfusepy.Operations):
 
     @answering
     def read(self, fh: int, offset: int, buffer: memoryview, owner: int) -> int:
-        """Fill the kernel's buffer, as `FuseSession` calls it; not as mfusepy does, which would copy what is returned.
+        """Fill the kernel's buffer. `FuseSession` calls this, not mfusepy, which would copy the result.
 
-        What a process reads past the page cache has an ``owner``; 0 is for the cache: of a mapping, ``sendfile``, or what is read ahead.
+        A read past the page cache has an ``owner``, the process; 0 means a read into the cache: mapping, ``sendfile``, or readahead.
         """
         return self._mounted.read_into(fh, offset, buffer, is_for_cache=not owner)
 
     def read_names(self, path: str | None) -> set[str]:
-        """Return the names of files in a directory that are being read: their size in an older listing may not be that of what is open."""
+        """Return the names of a directory's files that are being read: an older listing may contain the size of another version."""
         return self._mounted.reads.names_in(_still_there(path).strip("/"))
 
     @answering
@@ -167,7 +167,7 @@ class Callbacks(mfusepy.Operations):
 
     @answering
     def chmod(self, path: str | None, *rest: object) -> int:
-        """Do nothing for a file that is being copied in, for ``cp -p``; refuse for all others."""
+        """Do nothing for a file that is being copied in, for ``cp -p``; refuse it for all other files."""
         self._mounted.require_incoming(_still_there(path))
         return 0
 
@@ -192,13 +192,13 @@ class Callbacks(mfusepy.Operations):
         return list(self._mounted.extended_attributes(path))
 
     def destroy(self, path: str) -> None:
-        """Drop files that are being written when the mount ends."""
+        """Drop files that are being written at unmount."""
         self._mounted.close()
 
     def _keep_sizes_unless_replaced(self, config: Any) -> None:  # noqa: ANN401  (ctypes)
-        """Have libfuse tell the kernel not to keep attributes, from now on as long as a replaced file is open.
+        """Disable the kernel's cache of attributes while a replaced file is open.
 
-        It reads its configuration for each answer, so that one that has the new size, after the file was found replaced, is not kept.
+        libfuse reads this configuration for each answer, so the kernel does not cache the new size of a replaced file.
         """
         seconds = config.attr_timeout
 
@@ -216,7 +216,7 @@ class Callbacks(mfusepy.Operations):
                 warn_once(f"{path}: Linux takes no name of more than {_NAME_BYTES} bytes; left out is {name}")
 
     def show(self, shown: Attributes, stat: Pointer) -> None:
-        """Fill the kernel's structure, which has zeros, or another file's values."""
+        """Fill the kernel's structure, which contains zeros or another file's values."""
         stat.st_mode = shown.mode(is_writable=self._mounted.options.is_writable)
         stat.st_ino = shown.inode
         stat.st_size = shown.size
@@ -230,7 +230,7 @@ class Callbacks(mfusepy.Operations):
 
 
 class FuseSession(mfusepy.FUSE):
-    """mfusepy's way from libfuse to `Callbacks`, except where it would copy bytes, or make the kernel ask for each file singly."""
+    """mfusepy's dispatch from libfuse to `Callbacks`, without its copies of bytes and its separate request for each file's attributes."""
 
     def getattr_fuse_3(self, path: bytes | None, buf: Pointer, fip: Pointer) -> int:
         handle = fip.contents.fh if fip else None
@@ -244,16 +244,16 @@ class FuseSession(mfusepy.FUSE):
         return result
 
     def read(self, path: bytes | None, buf: Pointer, size: int, offset: int, fip: Pointer) -> int:
-        """Have libfuse's buffer filled: a new buffer for each read would cost more than all the rest."""
+        """Fill libfuse's buffer in place: a new buffer for each read would dominate the cost."""
         buffer = (ctypes.c_ubyte * size).from_address(ctypes.addressof(buf.contents))
         return int(self.operations.read(fip.contents.fh, offset, memoryview(buffer).cast("B"), fip.contents.lock_owner))
 
     def readdir_fuse_3(  # noqa: PLR0917  (as libfuse calls it)
         self, path: bytes | None, buf: Pointer, filler: Pointer, offset: int, fip: Pointer, flags: int
     ) -> int:
-        """Fill in names, with attributes if the kernel takes them, from the one at ``offset`` on until its buffer is full.
+        """Fill in names from ``offset`` until the buffer is full, with attributes if the kernel accepts them.
 
-        Estimates are left out, and the attributes of files that are open: the kernel asks for them when they are needed.
+        Omits estimated sizes, and attributes of open files: the kernel requests them when it needs them.
         """
         listing = self.operations.readdir(self._text(path), fip.contents.fh, offset)
         stat, nothing = mfusepy.c_stat(), mfusepy.c_stat(st_mode=_DIRECTORY)
@@ -270,7 +270,7 @@ class FuseSession(mfusepy.FUSE):
         return 0
 
     def getxattr(self, path: bytes, name: bytes, value: Pointer, size: int, *rest: Pointer) -> int:
-        """Answer ``ENOTSUP`` except for names of users: ``ls -l`` asks for others of each file, and stops after this answer."""
+        """Answer ``ENOTSUP`` except for ``user.`` names: ``ls -l`` requests others of each file, and stops after this answer."""
         if not name.startswith(b"user."):
             return -errno.ENOTSUP
         return int(super().getxattr(path, name, value, size, *rest))
@@ -280,7 +280,7 @@ class FuseSession(mfusepy.FUSE):
 
 
 def serve(mounted: MountedBucket, mountpoint: str, url: str, options: dict[str, Any]) -> None:
-    """Answer the kernel until the mount ends. Raises `RuntimeError` if libfuse does not mount."""
+    """Answer the kernel until the unmount. Raises `RuntimeError` if libfuse does not mount."""
     seconds = mounted.options.refresh_seconds
     given = {
         "fsname": "".join(part if part.isprintable() else quote(part, errors="surrogateescape") for part in url),
@@ -298,19 +298,19 @@ def serve(mounted: MountedBucket, mountpoint: str, url: str, options: dict[str, 
 
 
 def _escaped(value: str) -> str:
-    """Return a value for libfuse's list with commas, where a backslash escapes the next character."""
+    """Return a value for libfuse's comma-separated options, where a backslash escapes the next character."""
     return value.replace("\\", "\\\\").replace(",", "\\,")
 
 
 def _threads() -> dict[str, int]:
-    """Return how many calls may wait for the store at a time: with libfuse's ten, ten hanging reads would block all others."""
+    """Return the number of concurrent calls: with libfuse's default of ten, ten hanging reads would block all others."""
     knows_threads = (mfusepy.fuse_version_major, mfusepy.fuse_version_minor) >= (3, 12)
     return {"max_threads": 64, "max_idle_threads": 10} if knows_threads else {}
 
 
 def widen_readahead(mountpoint: str) -> bool:
-    """Let the kernel read 1 MiB ahead instead of 128 KiB, if we are allowed to (root); returns whether it does."""
-    device = os.stat(mountpoint).st_dev  # noqa: PTH116  (the device is what is wanted)
+    """Set the kernel's readahead to 1 MiB instead of 128 KiB, if permitted (root); return whether it is set."""
+    device = os.stat(mountpoint).st_dev  # noqa: PTH116  (only the device is needed)
     setting = Path(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb")
     try:
         setting.write_text(str(READ_BYTES >> 10))
@@ -325,17 +325,17 @@ def _thread() -> int:
 
 
 def _forget(path: str) -> None:
-    """Let the kernel forget its cache of a path. Not while it writes to the file: both would wait for each other."""
+    """Clear the kernel's cache of a path. Not while it writes to the file, which would deadlock."""
     _forget_encoded(os.fsencode(f"/{path}"))
 
 
 def _forget_encoded(path: bytes) -> None:
-    library = mfusepy._libfuse  # noqa: SLF001  (it has no name for this)
+    library = mfusepy._libfuse  # noqa: SLF001  (no public name)
     library.fuse_invalidate_path(ctypes.c_void_p(library.fuse_get_context().contents.fuse), path)
 
 
 def _still_there(path: str | None) -> str:
-    """Return the path; raises ``ENOENT`` for None, the path of an open file that was removed."""
+    """Return the path; raises ``ENOENT`` for None, the path of a removed open file."""
     if path is None:
         raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
     return path

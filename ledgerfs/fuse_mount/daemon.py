@@ -1,7 +1,7 @@
 """The process that serves a mount: ``python -P -m ledgerfs.fuse_mount.daemon`` with a `MountRequest` on standard input.
 
-`ledgerfs.fuse_mount.launching` starts it instead of forking, so it has only threads of its own. It sends the request through a pipe, which
-nobody else can read, and waits for one line on standard output: that the mount answers, or why there is none.
+`ledgerfs.fuse_mount.launching` starts it instead of forking, so it has only its own threads. It sends the request through a private pipe,
+and waits for one line on standard output: that the mount answers, or the reason why it failed.
 """
 
 import json
@@ -37,7 +37,7 @@ def main() -> int:
         serve_bucket(request, tell_ready)
     except LedgerfsError as error:
         if is_told:
-            logger.error("%s", error)  # noqa: TRY400  (ours say all there is)
+            logger.error("%s", error)  # noqa: TRY400  (ledgerfs errors need no traceback)
         else:
             _tell(_described(error))
         return 1
@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def _notice_of(bucket: Bucket, request: MountRequest) -> str:
-    """Return why the mount shows less than its user expects, or nothing; otherwise an empty text."""
+    """Return why the mount shows less than its user expects, or an empty text."""
     refused = bucket.catalog.refused()
     if refused:
         return f"mounted; {refused_text(bucket.url, refused)}"
@@ -62,7 +62,7 @@ def _notice_of(bucket: Bucket, request: MountRequest) -> str:
 
 
 def _tell(what: dict[str, object]) -> None:
-    """Write the line that `launching` waits for. Raises `BrokenPipeError` if it does not wait any more: then nobody wants the mount."""
+    """Write the line that `launching` waits for. Raises `BrokenPipeError` if it has stopped waiting, so the mount must end."""
     os.write(1, json.dumps(what).encode() + b"\n")
 
 
@@ -73,7 +73,7 @@ def _described(error: LedgerfsError) -> dict[str, object]:
 
 
 def _said_by_libfuse() -> str:
-    """Return the text on standard error, a file that `launching` made: libfuse gives its reasons nowhere else."""
+    """Return the text on standard error, a file from `launching`: libfuse prints its reasons only there."""
     try:
         lines = os.pread(2, 4000, 0).decode(errors="replace").splitlines()
     except OSError:
@@ -82,7 +82,7 @@ def _said_by_libfuse() -> str:
 
 
 def _leave_terminal(log: str) -> None:
-    """Close the pipe and everything else that was inherited; messages of C libraries go to the log."""
+    """Close the pipe and all other inherited streams; redirect messages of C libraries to the log."""
     nothing = os.open(os.devnull, os.O_RDWR)
     errors = os.open(log, os.O_WRONLY | os.O_APPEND)
     os.dup2(nothing, 0)

@@ -1,6 +1,6 @@
-"""An error becomes a number for the kernel, and one line in the log for the operator, with object and offset.
+"""Convert each error to a number for the kernel, and one log line for the operator, with object and offset.
 
-An error is never silent, and never a short read: a tool that reads damaged or unreachable bytes gets an error.
+No error is silent or becomes a short read: a tool that reads damaged or unreachable bytes gets an error.
 """
 
 import errno
@@ -34,24 +34,24 @@ logger = logging.getLogger("ledgerfs.mount")
 _ORDINARY = frozenset(
     {errno.ENOENT, errno.ENODATA, errno.EROFS, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY}
 )
-"""Numbers that tools cause all the time; they are no failures."""
+"""Numbers that tools cause all the time; they are not failures."""
 
 _TRANSLATED = {errno.EHOSTUNREACH: errno.EIO}
 
 _GONE = (ObjectNotFoundError, BucketNotFoundError)
 
 _SILENT_SECONDS = 10.0
-"""For how long the same is not said again, beside the time that a store is given: what the kernel asks for again fails as late as that."""
+"""Time without repeated log lines, added to the store's timeout: a read that the kernel repeats fails only after that timeout."""
 
 
 def errno_of(error: BaseException) -> int:
-    """Return the number for an error; ``EIO`` if it has no other."""
+    """Return the number for an error; ``EIO`` by default."""
     if isinstance(error, NotFoundError):
         return errno.ENOENT
     if isinstance(error, StoreUnreachableError):
         return errno.ETIMEDOUT
     if isinstance(error, UnknownSchemaError):
-        # The file is listed: programs that copy folders go on if one has vanished meanwhile.
+        # The file is listed. With ENOENT, programs that copy folders would silently continue without it.
         return errno.EIO
     number = error.errno if isinstance(error, OSError) else None
     if not isinstance(number, int) or number <= 0:
@@ -60,7 +60,7 @@ def errno_of(error: BaseException) -> int:
 
 
 def answering(operation: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Make an operation raise only `MountError`, and log the error that it stands for."""
+    """Make an operation raise only `MountError`, and log the original error."""
 
     @wraps(operation)
     def answer(*arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
@@ -75,14 +75,14 @@ def answering(operation: Callable[Arguments, Result]) -> Callable[Arguments, Res
 
 
 def warn_once(text: str) -> None:
-    """Log a warning, unless the same was just logged."""
+    """Log a warning, unless the same text was just logged."""
     if _is_news(text):
         logger.warning("%s", text)
 
 
 def _log(operation: str, arguments: tuple[object, ...], error: Exception, number: int) -> None:
     where = " ".join(repr(one) for one in arguments if isinstance(one, str | int))
-    # A missing object is a failure if a listing or an index has named it; a missing path is an answer.
+    # A missing object is a failure if a listing or an index contains it; a missing path is a normal answer.
     if number in _ORDINARY and not isinstance(error, _GONE):
         logger.debug("%s %s: %s", operation, where, error)
     elif not isinstance(error, OSError):
@@ -92,9 +92,9 @@ def _log(operation: str, arguments: tuple[object, ...], error: Exception, number
 
 
 def _subject(error: OSError) -> str:
-    """Return what an error is about: its text, or only its object, since the reason may have numbers of tries and seconds.
+    """Return a key for repeated errors: the text, or only the object, since the reason may contain numbers of tries and seconds.
 
-    How a store fails at the end, with a wrong body or with none, may differ between two reads. An uncertain write is another subject.
+    The final failure of a store, a wrong body or none, may differ between two reads. An uncertain write has its own key.
     """
     if not isinstance(error, LedgerfsError) or error.key is None:
         return str(error)
@@ -104,7 +104,7 @@ def _subject(error: OSError) -> str:
 
 
 def _is_news(text: str) -> bool:
-    """Whether this was not just logged: the kernel asks again for what it could not read ahead, and ``close`` fails after ``write``."""
+    """Whether this was not just logged: the kernel repeats a failed readahead, and ``close`` fails after ``write``."""
     now = time.monotonic()
     with _lock:
         said = _said.get(text)

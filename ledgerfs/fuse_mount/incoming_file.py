@@ -1,7 +1,7 @@
 """Files that are being copied in: their bytes become a ledger, which appears when the file is closed.
 
-If its writer was killed the ledger must not appear, but ``flush`` comes then, too: `ledgerfs.fuse_mount.processes` tells the two apart. A
-program that fails, or catches a signal, and then closes the file in order, cannot be told from one that is done.
+If the writer was killed, the ledger must not appear, but the kernel also sends ``flush`` then: `ledgerfs.fuse_mount.processes`
+distinguishes both cases, but not a failed program that closes the file in order (such as after a signal) from one that is done.
 """
 
 import errno
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 
 class IncomingFile:
-    """One file that is written front to end. Its calls may come from any thread, one after the other.
+    """One file that is written sequentially. Its calls may come from any thread, one after the other.
 
     Parameters
     ----------
     thread
-        The thread that opened it, by FUSE. Others that inherited the file, such as children of a shell, close it too, before it is whole.
+        The thread that opened it, from FUSE. Processes that inherited the file, such as a shell's children, may close it too early.
 
     Attributes
     ----------
     path
-        Of the tree.
+        Path in the tree.
     size
         Bytes written so far.
     is_there
@@ -48,7 +48,7 @@ class IncomingFile:
         wanted = Wanted(managed_ledger, ledger_id, block_size=block_size)
         self._writer = open_writer(Admission(bucket), wanted, path)
         self.path = path
-        # A thread may end, and its process cannot be looked up later.
+        # Look up the process now: the thread may exit.
         self._writers = {thread: process_of(thread)}
         self._lock = threading.Lock()
         self._error: BaseException | None = None
@@ -59,7 +59,7 @@ class IncomingFile:
         self.changed_ms = int(time.time() * 1000)
 
     def write(self, data: bytes, offset: int, thread: int = 0) -> int:
-        """Take the next bytes; raises ``ENOTSUP`` for bytes elsewhere, and errors in the records, now and at each later call."""
+        """Accept the next bytes. Raises ``ENOTSUP`` for another offset, and errors in the records, now and at each later call."""
         with self._lock:
             self._require_open()
             if thread not in self._writers:
@@ -76,7 +76,7 @@ class IncomingFile:
             return len(data)
 
     def resize(self, size: int) -> None:
-        """Raise ``ENOTSUP`` unless it has this size; if bytes were written already, it can never be complete then."""
+        """Raise ``ENOTSUP`` unless it has this size; if bytes were written already, give the file up."""
         with self._lock:
             self._require_open()
             if size != self.size:
@@ -86,7 +86,7 @@ class IncomingFile:
                 raise error
 
     def flush(self, thread: int) -> None:
-        """Make the ledger appear when the last of its writers closes the file; raises the error that keeps it from appearing."""
+        """Publish the ledger when its last writer closes the file; raises the error that prevents it."""
         with self._lock:
             if self._error is not None:
                 raise self._error
@@ -104,7 +104,7 @@ class IncomingFile:
             self._commit()
 
     def release(self) -> None:
-        """End it when nobody has it open any more: its bytes are committed, an empty file is dropped."""
+        """Finish the file after its last close: commit its bytes, or drop an empty file."""
         with self._lock:
             if self.is_there or self._error is not None:
                 return
@@ -115,29 +115,29 @@ class IncomingFile:
 
     @property
     def shown(self) -> Attributes:
-        """What ``stat`` shows of it."""
+        """The attributes for ``stat``."""
         return Attributes(inode_of(self.path), False, self.size, self.changed_ms, self.changed_ms)
 
     @property
     def is_given_up(self) -> bool:
-        """Whether it can never appear."""
+        """Whether it can never become a ledger."""
         return self._error is not None
 
     def sync(self) -> None:
-        """Raise the error that keeps it from appearing, if one is known."""
+        """Raise the error that prevents the ledger, if one is known."""
         with self._lock:
             if self._error is not None:
                 raise self._error
 
     def abort(self) -> bool:
-        """Drop it, unless the ledger is in the bucket; returns whether it was dropped."""
+        """Drop the file, unless the ledger is in the bucket; return whether it was dropped."""
         with self._lock:
             if not self.is_there and self._error is None:
                 self._give_up(_given_up())
             return not self.is_there
 
     def is_gone(self) -> bool:
-        """Whether the ledger was in the bucket and is not any more, or is another one; a HEAD or two. Raises the store's errors."""
+        """Whether the ledger was removed from the bucket or replaced since; one or two HEAD requests. Raises the store's errors."""
         return self._written is not None and not is_current(self._store, ref_of(self._written))
 
     def _commit(self) -> None:

@@ -1,4 +1,4 @@
-"""What a mount shows besides the listing: files that are being written or were just completed, and directories that were made."""
+"""Files and directories that a mount shows besides the listing: unfinished or just completed files, and new directories."""
 
 import threading
 from collections.abc import Callable, Container, Iterator
@@ -9,14 +9,14 @@ from ledgerfs.fuse_mount.incoming_file import IncomingFile
 
 
 class IncomingFiles:
-    """The files and directories of one mount that no listing shows yet, by their paths. Any number of threads may call its methods.
+    """The files and directories of one mount that no listing contains yet, by path. Thread-safe.
 
     Attributes
     ----------
     made
-        Directories that were made here and that no listing shows.
+        Directories that were made here and that no listing contains.
     on_gone
-        Called with a file that did not become a ledger, when it is closed or just after.
+        Called with a file that did not become a ledger, at its close or soon after.
 
     """
 
@@ -32,18 +32,18 @@ class IncomingFiles:
         return path in self._files
 
     def get(self, path: str) -> IncomingFile | None:
-        """Return the file of a path, complete or not."""
+        """Return the file at a path, complete or not."""
         return self._files.get(path)
 
     def is_being_written(self, path: str) -> bool:
-        """Whether there is a file that is not a ledger yet."""
+        """Whether the path has a file that is not a ledger yet."""
         incoming = self._files.get(path)
         return incoming is not None and not incoming.is_there
 
     def create(self, path: str, open_file: Callable[[], IncomingFile]) -> IncomingFile:
         """Add a new file; raises `LedgerExistsError` if one is being written, and the errors of opening."""
         self._require_free(path)
-        # Opening lists the bucket; others should not wait for that.
+        # Opening lists the bucket; other calls should not wait for that.
         incoming = open_file()
         with self._lock:
             self._require_free(path)
@@ -51,7 +51,7 @@ class IncomingFiles:
         return incoming
 
     def flush(self, incoming: IncomingFile, thread: int) -> None:
-        """Complete a file if the last of its writers closes it."""
+        """Complete a file when its last writer closes it."""
         try:
             incoming.flush(thread)
         finally:
@@ -59,7 +59,7 @@ class IncomingFiles:
                 self._forget(incoming)
 
     def release(self, incoming: IncomingFile) -> None:
-        """Release a file that nobody has open any more."""
+        """Release a file after its last close."""
         try:
             incoming.release()
         finally:
@@ -67,7 +67,7 @@ class IncomingFiles:
                 self._forget(incoming)
 
     def abort(self, path: str) -> bool:
-        """Abort a file that is being written; returns whether there was one."""
+        """Abort the file that is being written at a path; return whether there was one."""
         incoming = self._files.get(path)
         if incoming is None or not incoming.abort():
             return False
@@ -80,13 +80,13 @@ class IncomingFiles:
         self.made |= {path[:end] for end in _slashes(path)[1:]}
 
     def complete(self) -> list[IncomingFile]:
-        """Return the files that are ledgers by now, and that no listing showed yet."""
+        """Return the files that are ledgers now, but that no listing contained yet."""
         return [incoming for incoming in list(self._files.values()) if incoming.is_there]
 
     def look_for(self, incoming: IncomingFile) -> None:
-        """Stop showing a ledger that a later listing did not show, if it is not in the bucket any more; raises the store's errors.
+        """Stop showing a ledger that a later listing lacks, if it is not in the bucket any more; raises the store's errors.
 
-        A store may list late, so that it is asked for the ledger itself.
+        Listings may lag behind, so this requests the ledger itself.
         """
         if incoming.is_gone():
             with self._lock:
@@ -94,7 +94,7 @@ class IncomingFiles:
                     del self._files[incoming.path]
 
     def listed(self, is_known: Callable[[str], bool]) -> None:
-        """Forget the files and directories that a listing shows by now."""
+        """Drop the files and directories that a listing now contains."""
         for path, incoming in list(self._files.items()):
             if incoming.is_there and is_known(path):
                 self._files.pop(path, None)
@@ -105,7 +105,7 @@ class IncomingFiles:
         return any(one.startswith(f"{path}/") for one in list(self._files))
 
     def entries(self, path: str, seen: Container[str]) -> Iterator[tuple[str, Attributes]]:
-        """Yield names and attributes in a directory, without names that were seen and files that are being written."""
+        """Yield names and attributes in a directory, except names in ``seen`` and files that are being written."""
         prefix = f"{path}/" if path else ""
         made = [(one, directory(one)) for one in list(self.made)]
         complete = [(one, incoming.shown) for one, incoming in list(self._files.items()) if incoming.is_there]
@@ -119,7 +119,7 @@ class IncomingFiles:
             raise LedgerExistsError("this file is being written already", key=path)
 
     def _forget(self, incoming: IncomingFile) -> None:
-        """Stop showing a file that will never be a ledger; by now another one may be written at its path."""
+        """Stop showing a file that will never be a ledger, unless a newer file has its path."""
         with self._lock:
             if self._files.get(incoming.path) is not incoming:
                 return

@@ -1,4 +1,4 @@
-"""Starting the process that serves a mount, and waiting until the mount answers."""
+"""Start the process that serves a mount, and wait until the mount answers."""
 
 import json
 import subprocess
@@ -17,11 +17,11 @@ _END_SECONDS = 20
 
 
 def mount_in_background(request: MountRequest) -> str:
-    """Start the process that serves a mount, and return its notice when the mount answers: an empty text if all is shown.
+    """Start the process that serves a mount, and return its notice when the mount answers, empty if the mount shows everything.
 
-    Raises `LedgerfsError`, and exceptions that end the waiting, such as Ctrl-C; then neither process nor mount is left.
+    Raises `LedgerfsError`, and exceptions that interrupt the wait, such as Ctrl-C; then it removes process and mount.
     """
-    # -P: a folder ledgerfs in the current folder is not our package. The two arguments are only for `ps`.
+    # -P: ignore a folder ledgerfs in the current folder. The two arguments are only for `ps`.
     command = [sys.executable, "-P", "-m", _DAEMON, request.shown_url, request.mountpoint]
     with tempfile.TemporaryFile() as errors:
         try:
@@ -43,13 +43,13 @@ def mount_in_background(request: MountRequest) -> str:
         except BaseException:
             _end(process, request.mountpoint)
             raise
-    # The process goes on, and nobody waits for it.
+    # The process goes on without a parent that waits; this avoids a ResourceWarning.
     process.returncode = 0
     return str(answer["notice"])
 
 
 def _answer_of(process: subprocess.Popen[bytes], request: MountRequest) -> dict[str, Any] | None:
-    """Send the request, and return the line that comes back; None if the process died."""
+    """Send the request, and return the answer; None if the process died."""
     if process.stdin is None or process.stdout is None:
         raise AssertionError("both are pipes")
     try:
@@ -78,7 +78,7 @@ def _died(code: int, said: str) -> MountFailedError:
 
 
 def _rebuilt(answer: dict[str, Any]) -> LedgerfsError:
-    """Return the other process's error, so that the exit code is the same as if it had been raised here."""
+    """Return the error of the other process with its class, so that the exit code is the same as without a process."""
     ours = {"MountFailedError": MountFailedError, "MountpointError": MountpointError}
     kind: type[LedgerfsError] = {**vars(ledgerfs.errors), **ours}[answer["kind"]]
     return kind(answer["reason"], key=answer["key"], offset=answer["offset"])

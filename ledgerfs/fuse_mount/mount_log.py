@@ -16,16 +16,16 @@ _LARGEST = 8 << 20
 
 
 class OneLine(logging.Formatter):
-    """Escapes characters that would forge a line or control a terminal, and leaves out what looks like credentials."""
+    """Escapes characters that would forge a line or control a terminal, and removes text that resembles credentials."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (logging's name)
-        """Return the line, to which `logging` adds a traceback if there is one."""
+        """Return the line; `logging` appends a traceback if there is one."""
         text = without_credentials(super().formatMessage(record))
         return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def log_path(request: MountRequest) -> Path:
-    """Return the mount's log file: the one of the request, or its own one in the cache folder."""
+    """Return the mount's log file, from the request or in the cache folder."""
     if request.log_file is not None:
         return Path(request.log_file)
     name = re.sub(r"[^\w.-]+", "-", request.mountpoint).strip("-") or "root"
@@ -33,7 +33,7 @@ def log_path(request: MountRequest) -> Path:
 
 
 def log_to_file(request: MountRequest) -> Path:
-    """Log to the mount's file from now on; the one in the cache folder is kept small. Raises `MountFailedError`."""
+    """Log to the mount's file from now on; the file in the cache folder stays small. Raises `MountFailedError`."""
     try:
         path = log_path(request)
         if request.log_file is None:
@@ -50,7 +50,7 @@ def log_to_file(request: MountRequest) -> Path:
 
 
 def log_to_standard_error(request: MountRequest) -> None:
-    """Log to standard error from now on; systemd keeps that log, with times of its own."""
+    """Log to standard error from now on; systemd stores that log and adds times."""
     _log_with(logging.StreamHandler(), request)
 
 

@@ -1,4 +1,4 @@
-"""The request for a mount, which goes from the command to the process that serves it: through a pipe, since it has credentials."""
+"""The request for a mount, which the command sends to the serving process through a pipe, since it contains credentials."""
 
 import json
 import os
@@ -20,21 +20,21 @@ class MountRequest:
     Attributes
     ----------
     storage_options
-        Of the bucket's filesystem; never shown.
+        Options of the bucket's filesystem; never shown.
     fuse_options
-        Of libfuse and the kernel, by their names; flags are True.
+        Options of libfuse and the kernel, by name; flags are True.
     scan_options
         As in `open_bucket`.
     env_file
-        File with further variables, such as credentials; read by the process that serves.
+        File with further variables, such as credentials; the serving process reads it.
     write
         Whether files may be copied into ``entries``.
     refresh
-        How old a listing may be, seconds.
+        Maximum age of a listing, seconds.
     layout, on_unreadable
         As in `open_bucket`.
     log_file
-        None for the one in the cache folder (`log_path`).
+        Log file; None for the cache folder (`log_path`).
 
     """
 
@@ -61,17 +61,17 @@ class MountRequest:
         return without_credentials(self.url)
 
     def as_json(self) -> str:
-        """Return it as text for `from_json`."""
+        """Return the request as text for `from_json`."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> "MountRequest":
-        """Return what `as_json` wrote."""
+        """Return the request in a text from `as_json`."""
         return cls(**json.loads(text))
 
 
 def absolute_url(url: str) -> str:
-    """Return a bucket's URL that means the same in another folder; raises `UnusableUrlError` for an invalid one."""
+    """Return a bucket's URL with an absolute path; raises `UnusableUrlError` for an invalid URL."""
     require_url(url)
     for prefix in ("file://", "local://"):
         if url.startswith(prefix) and "::" not in url:

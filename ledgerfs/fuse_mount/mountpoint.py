@@ -1,6 +1,6 @@
-"""The folder that a bucket is mounted on: what the kernel has mounted there, and whether it can be used.
+"""The folder that a bucket is mounted on: its existing mounts, and checks before mounting.
 
-The kernel's table is read, not the folder: looking into a mount whose process hangs would hang, too.
+Reads the kernel's mount table, not the folder: access to a mount whose process hangs would hang, too.
 """
 
 import errno
@@ -14,7 +14,7 @@ from pathlib import Path
 from ledgerfs.errors import MountpointError
 
 FILESYSTEM = "fuse.ledgerfs"
-"""What the kernel calls our mounts."""
+"""Filesystem type of ledgerfs mounts in the kernel's table."""
 
 _ANSWER_SECONDS = 5.0
 _TABLE = Path("/proc/self/mountinfo")
@@ -23,7 +23,7 @@ _ESCAPE = re.compile(rb"\\([0-7]{3})")
 
 @dataclass(frozen=True, slots=True)
 class MountEntry:
-    """One line of the kernel's table of mounts."""
+    """One line of the kernel's mount table."""
 
     mountpoint: str
     filesystem: str
@@ -31,19 +31,19 @@ class MountEntry:
 
     @property
     def is_ours(self) -> bool:
-        """Whether ledgerfs mounted it."""
+        """Whether it is a ledgerfs mount."""
         return self.filesystem == FILESYSTEM
 
 
 def absolute(mountpoint: str | Path) -> str:
-    """Return a folder as the kernel names it, without looking at the folder itself."""
-    path = os.path.abspath(mountpoint)  # noqa: PTH100  (without ``..``, and with no look at the disk)
+    """Return the folder's path in the kernel's table, without access to the folder itself."""
+    path = os.path.abspath(mountpoint)  # noqa: PTH100  (without ``..`` and without disk access)
     parent, name = os.path.split(path)
     return os.path.join(os.path.realpath(parent), name)  # noqa: PTH118  (text in, text out)
 
 
 def mounted_at(mountpoint: str) -> MountEntry | None:
-    """Return the mount on an `absolute` folder, the topmost of several; None if nothing is mounted there."""
+    """Return the topmost mount on an `absolute` folder; None if nothing is mounted there."""
     found = None
     for line in _TABLE.read_bytes().splitlines():
         before, _, after = line.partition(b" - ")
@@ -62,12 +62,12 @@ class Condition(Enum):
 
 
 def condition_of(mountpoint: str) -> Condition:
-    """Return whether the process that serves a mount answers; waits some seconds for one that hangs."""
+    """Return whether the process that serves a mount answers; waits some seconds if it hangs."""
     said: list[int | None] = []
 
     def ask() -> None:
         try:
-            # `stat` would be answered from the kernel's cache, even without the process.
+            # The kernel would answer `stat` from its cache, even without the process.
             os.statvfs(mountpoint)
             said.append(None)
         except OSError as error:

@@ -1,7 +1,7 @@
-"""Waiting for signals in the main thread.
+"""Wait for signals in the main thread.
 
-They go through a pipe, into which the interpreter's own handler writes. A main thread that waits on a lock or a queue misses a signal that
-comes just before it falls asleep: the handler that should wake it runs in that same thread, later.
+The interpreter's own handler writes signals into a pipe. A main thread that waits on a lock or a queue would miss a signal that arrives
+just before it sleeps: the handler that should wake it runs in that same thread, later.
 """
 
 import os
@@ -22,7 +22,7 @@ class NoticedSignals:
 
     @contextmanager
     def noticing(self, numbers: Iterable[int]) -> Iterator[None]:
-        """Queue these signals, instead of what they did before. In the main thread only."""
+        """Queue these signals instead of calling their handlers. Only in the main thread."""
         before = {number: signal.signal(number, _nothing) for number in numbers}
         wakeup = signal.set_wakeup_fd(self._beginning, warn_on_full_buffer=False)
         try:
@@ -34,15 +34,15 @@ class NoticedSignals:
 
     def put(self, number: int) -> None:
         """Add a number below 256, from any thread."""
-        with suppress(BlockingIOError):  # full of signals that nobody has read: one more does not matter
+        with suppress(BlockingIOError):  # full of unread signals: one more does not matter
             os.write(self._beginning, bytes([number]))
 
     def next(self, seconds: float | None = None) -> int | None:
-        """Return the next number when it comes; None after some ``seconds`` without one."""
+        """Wait for the next number and return it; None after ``seconds`` without one."""
         if not self._poll.poll(None if seconds is None else seconds * 1000):
             return None
         return os.read(self._end, 1)[0]
 
 
 def _nothing(_: int, __: FrameType | None) -> None:
-    """Do nothing: with any handler the interpreter writes into the pipe."""
+    """Do nothing. The interpreter writes into the pipe only for signals with a handler."""

@@ -1,7 +1,7 @@
-"""The operations of a mount, as methods that need no kernel: attributes, listings, reads, and files copied in.
+"""The operations of a mount, without the kernel: attributes, listings, reads, and files copied in.
 
-The tree that is shown is one state of the catalog. When it is too old, it is replaced as a whole, in the background, so that nobody waits
-for a listing; open files stay open.
+The mounted tree is one snapshot of the catalog. When it is too old, a background thread lists the bucket and replaces the whole tree, so
+no call waits for a listing; open files stay open.
 """
 
 import errno
@@ -39,27 +39,27 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ledgerfs.mount")
 
 _TOPIC_DEPTH = 4
-"""Components of a topic's directory in the view ``entries``."""
+"""Path components of a topic's directory below ``entries``."""
 
 _ATTEMPTS = 20
-"""So often a file is opened, or its size looked up, while listings replace each other."""
+"""Attempts to open a file, or to find its size, while new listings replace the tree."""
 
 _OUTDATED_SECONDS = 1.0
-"""After an object was found replaced or removed, the bucket is listed again only if the last listing is at least so old."""
+"""Minimum age of a listing before a replaced or removed object causes a new one."""
 
 
 @dataclass(frozen=True, slots=True)
 class MountOptions:
-    """How a bucket is mounted.
+    """Options of a mounted bucket.
 
     Attributes
     ----------
     is_writable
         Whether files may be copied into ``entries``.
     refresh_seconds
-        How old a listing may be before the bucket is listed again.
+        Age of a listing at which the bucket is listed again.
     block_size
-        Of ledgers that are written, bytes; None for 64 MiB.
+        Block size of written ledgers, bytes; None for 64 MiB.
 
     """
 
@@ -69,7 +69,7 @@ class MountOptions:
 
 
 class MountedBucket:
-    """The operations of one mount. Any number of threads may call them."""
+    """The operations of one mount. Thread-safe."""
 
     def __init__(self, bucket: Bucket, options: MountOptions) -> None:
         self._bucket = bucket
@@ -77,9 +77,9 @@ class MountedBucket:
         self._handles = itertools.count(1)
         self._open: dict[int, ReadFile | IncomingFile] = {}
         self.reads = ReadFiles()
-        """Those of them that are read."""
+        """Files that are open for reading."""
         self.incoming = IncomingFiles()
-        """Files and directories that are shown besides the listed ones."""
+        """Files and directories that the mount shows besides the listing."""
         self._refreshing = threading.Lock()
         self._catalog: Catalog = bucket.catalog
         self._tree = tree_of(bucket)
@@ -91,14 +91,14 @@ class MountedBucket:
 
     @property
     def open_handles(self) -> int:
-        """How many files are open."""
+        """Number of open files."""
         return len(self._open)
 
     def attributes(self, path: str | None, handle: int | None = None) -> Attributes:
-        """Return the attributes of a path. Reads no ledger: the size of a file that has to be rendered first is an estimate.
+        """Return the attributes of a path. Reads no ledger: the size of a file that is not materialized yet is an estimate.
 
-        An open file has attributes as long as it is open, even if its path is gone (None). Raises `StaleObjectError` for one that was
-        replaced: the path's size is not its own.
+        An open file has attributes until it is closed, even if its path is removed (None). Raises `StaleObjectError` for a replaced
+        file, since the path has the size of another version.
         """
         opened = None if handle is None else self._open.get(handle)
         if path is None:
@@ -116,9 +116,9 @@ class MountedBucket:
         return shown
 
     def entries(self, path: str) -> Iterator[tuple[str, Attributes]]:
-        """Yield the names and attributes in a directory, with the sizes that are known. Costs no request.
+        """Yield the names and attributes in a directory, with known sizes. Sends no request.
 
-        Files that are being written are left out.
+        Omits files that are being written.
         """
         path = path.strip("/")
         seen: set[str] = set()
@@ -130,7 +130,7 @@ class MountedBucket:
         yield from self.incoming.entries(path, seen)
 
     def open(self, path: str) -> int:
-        """Open a file for reading, rendered if it has to be; returns its handle."""
+        """Open a file for reading, materialize it if needed, and return its handle."""
         path = path.strip("/")
         self._list_if_outdated()
         if self.incoming.is_being_written(path):
@@ -144,16 +144,16 @@ class MountedBucket:
         raise StaleObjectError("the file was replaced while it was opened; open it again", key=path)
 
     def read_file(self, handle: int) -> ReadFile:
-        """Return a file that is open for reading; raises ``EBADF`` for any other handle."""
+        """Return the file that is open for reading; raises ``EBADF`` for any other handle."""
         opened = self._opened(handle)
         if isinstance(opened, IncomingFile):
             raise _os_error(errno.EBADF)
         return opened
 
     def read_into(self, handle: int, offset: int, buffer: memoryview, *, is_for_cache: bool = False) -> int:
-        """Fill a buffer with bytes of an open file, and return how many there were: fewer only at its end.
+        """Fill a buffer with bytes of an open file, and return their number, smaller than the buffer only at the end of the file.
 
-        Bytes ``is_for_cache``, which all readers of the path get, are refused while another version of it is open.
+        Reads with ``is_for_cache``, whose bytes all readers of the path get, fail while another version of it is open.
         """
         opened = self.read_file(handle)
         count = max(0, min(len(buffer), opened.file.size - offset))
@@ -171,7 +171,7 @@ class MountedBucket:
         return count
 
     def create(self, path: str, thread: int) -> int:
-        """Open a new file of ``entries`` for writing; raises for an invalid name, and if there is such a ledger."""
+        """Open a new file of ``entries`` for writing; raises for an invalid name, and if the ledger exists."""
         path = path.strip("/")
         self._require_writable(path)
         self._require_directory(path.rpartition("/")[0])
@@ -179,26 +179,26 @@ class MountedBucket:
         return self._keep(self.incoming.create(path, lambda: IncomingFile(self._bucket, path, thread, size)))
 
     def write(self, handle: int, data: bytes, offset: int, thread: int = 0) -> int:
-        """Take the next bytes of a created file."""
+        """Accept the next bytes of a created file."""
         opened = self._opened(handle)
         if not isinstance(opened, IncomingFile):
             raise _os_error(errno.EBADF)
         return opened.write(data, offset, thread)
 
     def flush(self, handle: int, thread: int) -> None:
-        """Complete a file if the last of its writers closes it."""
+        """Complete a file when its last writer closes it."""
         opened = self._opened(handle)
         if isinstance(opened, IncomingFile):
             self.incoming.flush(opened, thread)
 
     def sync(self, handle: int) -> None:
-        """Raise the error of a file that is being written, if there is one. Only closing it tells that it is in the bucket."""
+        """Raise the error of a file that is being written, if there is one. The ledger is in the bucket only after its close."""
         opened = self._opened(handle)
         if isinstance(opened, IncomingFile):
             opened.sync()
 
     def release(self, handle: int) -> None:
-        """Release a file that nobody has open any more."""
+        """Release a file after its last close."""
         opened = self._open.pop(handle, None)
         if isinstance(opened, IncomingFile):
             self.incoming.release(opened)
@@ -206,7 +206,7 @@ class MountedBucket:
             self.reads.discard(opened)
 
     def make_directory(self, path: str) -> None:
-        """Make a directory for new files; it exists as long as the mount, or as long as something is in it."""
+        """Make a directory for new files; it exists until the unmount, or while it has files."""
         path = path.strip("/")
         self._require_writable(path)
         if path.count("/") >= _TOPIC_DEPTH:
@@ -229,7 +229,7 @@ class MountedBucket:
     def remove(self, path: str) -> None:
         """Delete a ledger, its index first, then its data object; abort a file that is being written. Its directories stay for now.
 
-        The ledger of a new listing is deleted. After that raises `LedgerExistsError` for one that somebody wrote there meanwhile.
+        Deletes the ledger of a new listing. Then raises `LedgerExistsError` if another writer has put a ledger there meanwhile.
         """
         path = path.strip("/")
         self._require_writable(path)
@@ -246,13 +246,13 @@ class MountedBucket:
                 raise LedgerExistsError(f"the ledger was removed; {one}", key=path)
 
     def refuse_change(self, path: str) -> None:
-        """Raise for any change of an existing path: only new files of ``entries`` can be written."""
+        """Raise for a change of an existing path: only new files of ``entries`` are writable."""
         path = path.strip("/")
         self._require_writable(path)
         raise OSError(errno.EPERM, f"{path}: ledgers never change; copy a new file in")
 
     def refuse_writing(self, path: str) -> None:
-        """Raise for opening an existing file to write to it; for a path that is gone ``ESTALE`` makes the kernel look it up again."""
+        """Raise for opening an existing file for writing; for a removed path ``ESTALE`` makes the kernel look it up again."""
         path = path.strip("/")
         self._require_writable(path)
         if path not in self.incoming and not self._is_known(path):
@@ -260,7 +260,7 @@ class MountedBucket:
         self.refuse_change(path)
 
     def resize(self, path: str, size: int) -> None:
-        """Raise, unless it is a file being written that already has this size: some tools set it."""
+        """Raise, unless the path is a file being written that already has this size: some tools set the size."""
         incoming = self.incoming.get(path.strip("/"))
         if incoming is None or incoming.is_there:
             self.refuse_change(path)
@@ -268,12 +268,12 @@ class MountedBucket:
             incoming.resize(size)
 
     def require_new(self, path: str) -> None:
-        """Raise unless a ledger may be written at this path; whether there is one already does not matter."""
+        """Raise unless a ledger may be written at this path, whether it exists or not."""
         self._require_writable(path.strip("/"))
         target_of(path)
 
     def require_incoming(self, path: str) -> None:
-        """Raise as `refuse_change` unless the file is being written, or just was."""
+        """Raise as `refuse_change` unless the file is being written, or was just completed."""
         if path.strip("/") not in self.incoming:
             self.refuse_change(path)
 
@@ -284,7 +284,7 @@ class MountedBucket:
         return {} if node is None or node.ref is None else extended_attributes(node.ref)
 
     def totals(self) -> tuple[int, int]:
-        """Return how many ledgers there are, and how many bytes their entries have."""
+        """Return the number of ledgers, and of bytes of their entries."""
         totals = self._totals
         if totals is None:
             topics = self._catalog.topics()
@@ -293,18 +293,18 @@ class MountedBucket:
         return totals
 
     def tree(self) -> Tree:
-        """Return the tree that is shown; if it is too old, the bucket is listed again in the background."""
+        """Return the mounted tree; if it is too old, list the bucket in the background."""
         if time.monotonic() - self._listed > self.options.refresh_seconds and not self._is_refreshing:
             self.refresh_in_background()
         return self._tree
 
     def refresh_in_background(self, level: int = logging.DEBUG) -> None:
-        """List the bucket in a thread, and log that at a level. Errors are logged, and what was known is shown."""
+        """List the bucket in a thread, and log that at ``level``. After an error, log it and show the old tree."""
         self._is_refreshing = True
         wanted = (time.monotonic(), level)
         try:
             threading.Thread(target=self._refresh, args=wanted, name="ledgerfs-refresh", daemon=True).start()
-        except RuntimeError as error:  # the system has no thread left
+        except RuntimeError as error:  # the system cannot start another thread
             self._listed, self._is_refreshing = time.monotonic(), False
             logger.warning("the bucket could not be listed again, what was known is shown: %s", error)
 
@@ -314,13 +314,13 @@ class MountedBucket:
             self._list()
 
     def close(self) -> None:
-        """Drop files that are being written; files that are read stay readable."""
+        """Drop files that are being written; files open for reading stay readable."""
         for opened in list(self._open.values()):
             if isinstance(opened, IncomingFile):
                 opened.abort()
 
     def _refresh(self, wanted: float, level: int) -> None:
-        """List the bucket, unless a listing began since that was ``wanted``."""
+        """List the bucket, unless a listing has begun since the time ``wanted``."""
         try:
             with self._refreshing:
                 if self._began < wanted:
@@ -344,7 +344,7 @@ class MountedBucket:
                 self._look_for(incoming)
 
     def _look_for(self, incoming: IncomingFile) -> None:
-        """Stop showing a ledger that was written here, if somebody else has removed it."""
+        """Stop showing a ledger that was written here, if another client has removed it."""
         try:
             self.incoming.look_for(incoming)
         except LedgerfsError as error:
@@ -361,7 +361,7 @@ class MountedBucket:
         self.incoming.listed(self._is_known)
 
     def _say_hidden(self) -> None:
-        """Log what no directory shows, if that has changed: refused, of unknown topic, or just being written in a topic without others."""
+        """Log ledgers that no directory shows, if they changed: refused, of unknown topic, or the first of a topic and unfinished."""
         url, refused = self._bucket.url, self._catalog.refused()
         shown = set(self._catalog.managed_ledgers)
         hidden = [name for name in self._catalog.known_names if name not in shown]
@@ -375,7 +375,7 @@ class MountedBucket:
         self._told = told
 
     def _list_if_outdated(self) -> None:
-        """List the bucket after an object was found replaced or gone, so that another try works; but not too often."""
+        """List the bucket after finding an object replaced or removed, so that a retry works; at most every `_OUTDATED_SECONDS`."""
         if self._is_outdated and time.monotonic() - self._listed > _OUTDATED_SECONDS:
             try:
                 self.refresh()
@@ -383,16 +383,16 @@ class MountedBucket:
                 logger.warning("the bucket could not be listed again, what was known is shown: %s", error)
 
     def _find_written(self, path: str) -> None:
-        """Show the listing that was made when a file was written, if the file is not shown yet."""
+        """Show the listing from the time when a file was written, if the tree lacks the file."""
         incoming = self.incoming.get(path)
         if incoming is not None and incoming.is_there and not self._is_known(path):
             with self._refreshing:
                 self._show(self._bucket.catalog)
-            # It may be gone by now, and is still shown.
+            # The mount may still show it although it was removed.
             self._is_outdated |= not self._is_known(path)
 
     def _attributes(self, path: str) -> Attributes:
-        """Return the attributes that are shown; files that are open and have another size are replaced."""
+        """Return the attributes to show; mark open files with another size as replaced."""
         for _ in range(_ATTEMPTS):
             self._list_if_outdated()
             tree = self.tree()
@@ -408,7 +408,7 @@ class MountedBucket:
         raise StaleObjectError("the file was replaced while its size was looked up; try again", key=path)
 
     def _node(self, path: str) -> Node | None:
-        """Return the node at a path; None for a directory that was only made here."""
+        """Return the node at a path; None for a directory that exists only in this mount."""
         try:
             return self.tree().node(path)
         except NotFoundError:
@@ -439,7 +439,7 @@ class MountedBucket:
         return ReadFile(path, file, replace(attributes_of(node), size=file.size, is_estimate=False))
 
     def _is_shown(self, tree: Tree) -> Callable[[], bool]:
-        """Return whether a tree is still the one that is shown, as a question that can be put again."""
+        """Return a function that checks whether ``tree`` is still the mounted tree."""
         return lambda: self._tree is tree
 
     def _keep(self, opened: ReadFile | IncomingFile) -> int:

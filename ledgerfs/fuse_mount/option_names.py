@@ -1,6 +1,6 @@
-"""The options of ``-o``: for the mount, for libfuse, for the storage, for the scans of its tables, and words for other programs.
+"""The options of ``-o``: for the mount, libfuse, the storage, the scans of its tables, and other programs.
 
-``/etc/fstab`` has one list for all of them, so the name decides.
+``/etc/fstab`` has one list for all of them, so the name selects the group.
 """
 
 import difflib
@@ -14,11 +14,11 @@ MOUNT_FLAGS = frozenset({"write", "trace", "stats"})
 MOUNT_VALUES = frozenset(
     {"cache_dir", "refresh", "block_size", "log_file", "pid_file", "env_file", "layout", "on_unreadable"}
 )
-"""Options of ``ledgerfs mount``, as they are written in ``/etc/fstab``."""
+"""Options of ``ledgerfs mount``, as in ``/etc/fstab``."""
 
 SCAN_FLAGS = frozenset({"flatten"})
 SCAN_VALUES = frozenset({*OF_VALUES})
-"""Options of the tables that are files of the mount, as `open_bucket` takes them in ``scan_options``."""
+"""Options of the mounted table files, as in ``scan_options`` of `open_bucket`."""
 _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 _FUSE_FLAGS = frozenset(
@@ -32,13 +32,13 @@ _IGNORED_TEXT = """
 _IGNORED = frozenset(_IGNORED_TEXT.split())
 _IGNORED_VALUES = frozenset({"comment", "helper", "uhelper", "user"})
 _MEANT = (*(name for name in SCAN_OPTIONS if name != "key"), *sorted(MOUNT_VALUES - {"block_size"}))
-"""What a typo in a name may mean. Filesystems have options of sizes, such as ``blocksize``, and of times; s3fs has a ``key``."""
+"""Corrections for typos. Excludes names that resemble filesystem options: sizes such as ``blocksize``, times, ``key`` of s3fs."""
 _OPENING, _CLOSING = "{[", "}]"
 
 
 @dataclass(frozen=True, slots=True)
 class SortedOptions:
-    """Options sorted by what they are for.
+    """Options sorted by their purpose.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class SortedOptions:
 
     @property
     def scan_options(self) -> dict[str, str | bool]:
-        """The options of the scans by their names; flags are True or False. Raises `MountpointError` for a flag that is neither."""
+        """The scan options by name; flags are True or False. Raises `MountpointError` for other values of a flag."""
         found: dict[str, str | bool] = {}
         for option in self.scan:
             name, equals, value = option.partition("=")
@@ -71,10 +71,10 @@ class SortedOptions:
 
 
 def sort_options(options: Iterable[str]) -> SortedOptions:
-    """Sort options by what they are for.
+    """Sort options by their purpose.
 
-    Raises `MountpointError` for an unknown word, an empty value, a value where none belongs, and a name that is nearly one of those of the
-    mount or its tables: filesystems take any name, and say nothing.
+    Raises `MountpointError` for an unknown word, an empty or unexpected value, and a misspelt option of the mount or its tables, since
+    filesystems silently accept any name.
     """
     mount: list[str] = []
     fuse: dict[str, str | bool] = {}
@@ -102,7 +102,7 @@ def sort_options(options: Iterable[str]) -> SortedOptions:
 
 
 def split_options(text: str) -> list[str]:
-    """Return the options of a list with commas; those inside quotes and brackets are part of a value."""
+    """Split a list at commas, except inside quotes and brackets."""
     options, depth, is_quoted = [""], 0, False
     for character in text:
         if character == '"':
@@ -136,5 +136,5 @@ def _flag(option: str, value: str) -> bool:
 
 
 def _is_for_others(name: str, *, has_value: bool) -> bool:
-    """Whether an option is for mount(8), systemd, or the kernel's local file systems."""
+    """Whether mount(8), systemd, or the kernel's local file systems use an option."""
     return name.startswith(("x-", "X-")) or name in (_IGNORED_VALUES if has_value else _IGNORED)

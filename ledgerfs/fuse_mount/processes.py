@@ -1,8 +1,8 @@
-"""What ``/proc`` tells of the processes that write: which were killed, and which still have a file open.
+"""The state of writing processes in ``/proc``: which were killed, and which still have a file open.
 
-The kernel says ``flush`` whenever a descriptor is closed: by a program that is done with the file, by one that closes a copy of the
-descriptor, and by the kernel itself for a process that was killed. Only the first means that the file is whole. If ``/proc`` does not
-tell (processes in another container; inodes, ``ino:``, before Linux 5.14), a closed descriptor is taken for the last one.
+The kernel sends ``flush`` whenever a descriptor is closed: by a program that is done with the file, by one that closes a copy of the
+descriptor, and by the kernel itself for a killed process. Only the first means that the file is whole. If ``/proc`` lacks the
+information (processes in another container; inodes, ``ino:``, before Linux 5.14), a closed descriptor counts as the last one.
 """
 
 import os
@@ -20,11 +20,11 @@ _FLAGS, _EXIT_CODE = 9 - 3, 52 - 3
 """Fields of ``/proc/<pid>/stat`` (proc(5)), counted from the third, as the second may contain anything."""
 
 _LOOKS_AGAIN = (0.001, 0.002, 0.005, 0.01, 0.02, 0.04, 0.12)
-"""Seconds between looks at a child that may be about to close the file."""
+"""Seconds between checks of a child that may be about to close the file."""
 
 
 def process_of(thread: int) -> int:
-    """Return the process of a thread, whose number FUSE gives; the number itself if it is not known."""
+    """Return the process of a thread from FUSE; the thread itself if the process is unknown."""
     try:
         for line in (_PROC / str(thread) / "status").read_text(errors="replace").splitlines():
             if line.startswith("Tgid:"):
@@ -35,7 +35,7 @@ def process_of(thread: int) -> int:
 
 
 def has_failed(thread: int) -> bool:
-    """Whether a thread is ending, and the kernel closes its files: killed by a signal, or with an exit status other than 0."""
+    """Whether a thread is exiting, so that the kernel closes its files: killed by a signal, or with an exit status other than 0."""
     try:
         fields = (_PROC / str(thread) / "stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
@@ -44,16 +44,16 @@ def has_failed(thread: int) -> bool:
         return False
     if _may_look_at(thread):
         return fields[_EXIT_CODE] != b"0"
-    # The exit code is shown as 0 then. Threads may count as signaled when a process just exits: better no ledger than half of one.
+    # The exit code is hidden (0). A normal exit may also mark threads as signaled: prefer no ledger to an incomplete one.
     return bool(int(fields[_FLAGS]) & _SIGNALED)
 
 
 def is_held(processes: Iterable[int], inode: int) -> bool:
-    """Whether one of some processes, or of their children, has the file open for writing.
+    """Whether one of the processes, or of their children, has the file open for writing.
 
-    For a moment a child has all descriptors of its parent; those that are not for the program that it starts are closed then. While the
-    kernel closes them, they cannot be told from those that the child keeps (``do_close_on_exec`` clears the flags first): so this looks
-    again, for 0.2 s at most.
+    A new child has all descriptors of its parent until it starts its program; then the kernel closes some. While it does, these cannot be
+    distinguished from those that the child keeps (``do_close_on_exec`` clears the flags first). So this checks repeatedly, for 0.2 s at
+    most.
     """
     known = set(processes)
     if any(_has_open(one, inode) for one in known):

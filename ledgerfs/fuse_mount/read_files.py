@@ -1,13 +1,13 @@
-"""Files that are open for reading, by path: which of them were replaced since, and whose bytes the kernel's page cache may have.
+"""Files that are open for reading, by path: which were replaced since, and whose bytes the kernel's page cache may contain.
 
-The kernel has one page cache and one size for all who have a path open, whichever version of the file they opened. So that nobody gets
-bytes of another version, or ends where another one does:
+The kernel has one page cache and one size for each open path, shared by all versions of the file. These rules keep a reader from bytes or
+the size of another version:
 
 * A file is *replaced* as soon as another version of its path is opened, or another size of it is shown. All further reads of it fail.
-* The new version is opened without the page cache as long as the old one is open: what it put there, the old one's reader would be given.
-* The kernel keeps no sizes as long as a replaced file is open: a smaller one would end it. When it asks for the size to read that file,
-  it gets an error.
-* Estimates of a size are shown only while the path is not open. Opening it then makes the kernel ask for the size again.
+* While an old version is open, the new one bypasses the page cache: otherwise readers of the old version would get its bytes.
+* The kernel does not cache sizes while a replaced file is open: a smaller size would cut it off. If the kernel requests the size to read
+  that file, it gets an error.
+* Estimates of a size are shown only while the path is not open. An open then makes the kernel request the size again.
 """
 
 import threading
@@ -20,21 +20,21 @@ from ledgerfs.catalog.file_reader import FileReader
 from ledgerfs.fuse_mount.attributes import Attributes
 
 _REMEMBERED = 1 << 16
-"""Of so many paths it is known what bytes the kernel may have."""
+"""Number of paths for which the version in the kernel's cache is remembered."""
 
 
 @dataclass(slots=True, eq=False)
 class ReadFile:
-    """A file that is read.
+    """A file that is open for reading.
 
     Attributes
     ----------
     shown
-        The attributes when it was opened, which ``stat`` still shows if the path is gone.
+        The attributes when it was opened, which ``stat`` still shows after the path is removed.
     is_replaced
-        Whether the path was opened, or its size shown, with another version since.
+        Whether another version of the path was opened, or its size shown, since.
     is_uncached
-        Whether another version was open when it was opened: it is read past the page cache.
+        Whether another version was open when it was opened: reads bypass the page cache.
 
     """
 
@@ -46,7 +46,7 @@ class ReadFile:
 
 
 class ReadFiles:
-    """The files of one mount that are open for reading. Any number of threads may call it."""
+    """The files of one mount that are open for reading. Thread-safe."""
 
     def __init__(self) -> None:
         self._files: dict[str, list[ReadFile]] = {}
@@ -54,10 +54,10 @@ class ReadFiles:
         self._replaced = 0
         self._lock = threading.Lock()
         self.on_replaced: Callable[[bool], None] = lambda _: None
-        """Called when the first replaced file is found (True), and when the last one is closed (False). It must not call back."""
+        """Called at the first replaced file (True), and at the close of the last one (False). It must not call back."""
 
     def add(self, opened: ReadFile, is_current: Callable[[], bool]) -> bool:
-        """Take a file that was opened, unless it is not ``is_current`` any more; returns whether it was taken."""
+        """Add an opened file if it is still ``is_current``; return whether it was added."""
         with self._lock:
             if not is_current():
                 return False
@@ -69,7 +69,7 @@ class ReadFiles:
             return True
 
     def discard(self, opened: ReadFile) -> None:
-        """Drop a file that was closed."""
+        """Remove a closed file."""
         with self._lock:
             left = [one for one in self._files.pop(opened.path, []) if one is not opened]
             if left:
@@ -80,7 +80,7 @@ class ReadFiles:
                     self.on_replaced(False)
 
     def show(self, path: str, shown: Attributes, is_current: Callable[[], bool]) -> Attributes | None:
-        """Return the attributes to show of a path, and note their size; None if they are not ``is_current`` any more."""
+        """Return the attributes to show for a path, and record their size; None if they are not ``is_current`` any more."""
         if path not in self._files and not shown.is_estimate:
             return shown
         with self._lock:
@@ -100,12 +100,12 @@ class ReadFiles:
         return {name for parent, _, name in split if parent == directory}
 
     def is_cached(self, opened: ReadFile) -> bool:
-        """Whether the page cache has, of the path of an open file, at most bytes of this version."""
+        """Whether the page cache has no bytes of another version of an open file."""
         with self._lock:
             return self._cached.get(opened.path) == opened.file.identity
 
     def forgotten(self, opened: ReadFile) -> None:
-        """Note that the page cache was emptied of the path since a file was opened: what it gets from now on is of the last version."""
+        """Record that the path's page cache was cleared since a file was opened: its new bytes are from the last version."""
         with self._lock:
             if opened.is_replaced:
                 self._cached.pop(opened.path, None)
@@ -113,7 +113,7 @@ class ReadFiles:
                 self._cached[opened.path] = opened.file.identity
 
     def may_be_cached(self, opened: ReadFile) -> bool:
-        """Whether no other version of an open file is open, which would be given its bytes from the page cache."""
+        """Whether no other version is open, whose readers would get this version's bytes from the page cache."""
         if not opened.is_uncached:
             return True
         with self._lock:

@@ -1,10 +1,10 @@
-"""One mount from beginning to end, in the process that serves it.
+"""Serve one mount from start to unmount, in its own process.
 
-libfuse answers the kernel in threads of its own; the main thread stays Python's, for signals, which libfuse's loop would not pass on. So
-SIGTERM can wait for open files, and SIGUSR1 can list the bucket.
+libfuse answers the kernel in its own threads; the main thread handles signals, which libfuse's loop would not pass to Python. So SIGTERM
+can wait for open files, and SIGUSR1 can list the bucket.
 
-A mount that ``/etc/fstab`` starts gets its credentials from a file of variables (``AWS_ACCESS_KEY_ID=…``), as systemd reads them. A service
-of ``Type=notify`` tells systemd that the mount answers, and that it ends.
+A mount from ``/etc/fstab`` reads its credentials from a file of variables (``AWS_ACCESS_KEY_ID=…``) in systemd's format. A service of
+``Type=notify`` notifies systemd when the mount answers, and when it stops.
 """
 
 import atexit
@@ -36,7 +36,7 @@ from ledgerfs.fuse_mount.unmounting import detach
 logger = logging.getLogger("ledgerfs.mount")
 
 DRAIN_SECONDS = 10.0
-"""How long open files may still be read and written when the mount is to end."""
+"""Seconds that open files stay usable after a signal to stop."""
 
 _START_SECONDS = 60.0
 _OPEN_FILES = 1 << 16
@@ -45,7 +45,7 @@ _STOPPING = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 
 
 def serve_bucket(request: MountRequest, ready: Callable[[Bucket], None]) -> None:
-    """Mount a bucket and serve it until it is unmounted or a signal ends it; ``ready`` is called when the mount answers.
+    """Mount a bucket and serve it until an unmount or a signal; call ``ready`` when the mount answers.
 
     Raises `LedgerfsError` if it cannot be mounted; then nothing is mounted.
     """
@@ -81,7 +81,7 @@ def serve_bucket(request: MountRequest, ready: Callable[[Bucket], None]) -> None
 
 
 def load_environment(path: str) -> None:
-    """Set the variables of a file in this process; ``ps`` and ``/proc`` do not show them. Raises `MountFailedError`."""
+    """Set the variables of a file in this process, hidden from ``ps`` and ``/proc``. Raises `MountFailedError`."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -100,7 +100,7 @@ def load_environment(path: str) -> None:
 
 
 def tell_systemd(state: str) -> None:
-    """Send ``READY=1`` or ``STOPPING=1`` to systemd, if that has started us."""
+    """Send ``READY=1`` or ``STOPPING=1`` to systemd, if it started this process."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
@@ -111,7 +111,7 @@ def tell_systemd(state: str) -> None:
 
 
 class _Served:
-    """The threads in which libfuse serves one mount, and the events that the main thread waits for."""
+    """The libfuse threads of one mount, and the events that the main thread waits for."""
 
     def __init__(self, request: MountRequest, mounted: MountedBucket, binding: ModuleType) -> None:
         self._request = request
@@ -138,7 +138,7 @@ class _Served:
             raise MountFailedError("the mount does not answer", key=self._request.mountpoint) from error
 
     def until_ended(self) -> None:
-        """Wait until the mount is gone, or until a signal, and then unmount it."""
+        """Wait for an unmount, or for a signal and then unmount."""
         while True:
             event = self.events.next()
             if event == signal.SIGUSR1:
@@ -151,12 +151,12 @@ class _Served:
                 return
 
     def end(self) -> None:
-        """Drop files that are still being written, and return; if libfuse serves on, since files are open, the process ends."""
+        """Drop unfinished files, and return; if libfuse still serves open files, exit the process."""
         self._drop_uploads()
         self._thread.join(0.5)
         logger.info("%s is no longer mounted on %s", self._request.shown_url, self._request.mountpoint)
         if self._thread.is_alive():
-            # libfuse cannot be stopped from outside. The end of the process does that, and is an error for those who read on.
+            # Only the exit of the process stops libfuse; readers of open files then get an error.
             atexit._run_exitfuncs()  # noqa: SLF001  (os._exit leaves them out)
             logging.shutdown()
             os._exit(0)
@@ -164,7 +164,7 @@ class _Served:
             raise MountFailedError("libfuse gave up", key=self._request.mountpoint) from self._error
 
     def take_down(self) -> None:
-        """Remove the mount when something goes wrong."""
+        """Remove the mount after an error."""
         entry = mounted_at(self._request.mountpoint)
         if self._thread.is_alive() and entry is not None and entry.is_ours:
             with contextlib.suppress(OSError, LedgerfsError):
@@ -181,13 +181,13 @@ class _Served:
         request = self._request
         try:
             self._binding.serve(self._mounted, request.mountpoint, request.shown_url, request.fuse_options)
-        except BaseException as error:  # noqa: BLE001  (told by whoever waits for this thread)
+        except BaseException as error:  # noqa: BLE001  (the thread that waits for this one raises it)
             self._error = error
         finally:
             self.events.put(_ENDED)
 
     def _drain(self) -> None:
-        """Unmount; a mount in use is detached at once, and open files get some time."""
+        """Unmount; detach a mount in use at once, and give open files some time."""
         if self._is_detached():
             return
         if self._is_detached(lazy=True):
@@ -198,12 +198,12 @@ class _Served:
             detach(self._request.mountpoint, lazy=lazy)
         except OSError as error:
             if lazy or error.errno != errno.EBUSY:
-                logger.error("cannot unmount: %s", error)  # noqa: TRY400  (the reason is all there is to tell)
+                logger.error("cannot unmount: %s", error)  # noqa: TRY400  (the reason is enough)
             return False
         return True
 
     def _wait_for_files(self) -> None:
-        """Wait until no file is open, for some seconds, or until a second signal."""
+        """Wait until no file is open, at most `DRAIN_SECONDS`, or until a second signal."""
         deadline = time.monotonic() + DRAIN_SECONDS
         if self._mounted.open_handles:
             logger.info("waiting %.0f s for %d open files", DRAIN_SECONDS, self._mounted.open_handles)
@@ -231,7 +231,7 @@ def _pid_file(path: str | None) -> Iterator[None]:
         yield
         return
     try:
-        # A killed mount may have left one; a link to another file, or another name of it, is not written to.
+        # A killed mount may have left a file. Never write through a symbolic or hard link.
         descriptor = open_own(path, os.O_WRONLY | os.O_CREAT, 0o644)
         try:
             os.ftruncate(descriptor, 0)
@@ -256,7 +256,7 @@ def _log_stats(bucket: Bucket) -> None:
 
 
 def _leave_folder() -> None:
-    """Keep no folder busy, and open as many files as allowed."""
+    """Leave the current folder, which would stay busy, and raise the limit of open files."""
     cache = folder_of_environment()
     if cache is not None:
         os.environ["LEDGERFS_CACHE_DIR"] = str(cache)

@@ -1,4 +1,4 @@
-"""Unmounting, also if the process is gone or hangs: by the kernel for root, by ``fusermount3`` for other users."""
+"""Unmount a folder, also if its process exited or hangs: by the kernel for root, by ``fusermount3`` for other users."""
 
 import ctypes
 import errno
@@ -13,9 +13,9 @@ _DETACH, _NO_FOLLOW = 2, 8  # of umount2(2)
 
 
 def detach(mountpoint: str, *, lazy: bool = False) -> None:
-    """Unmount a folder; ``lazy`` detaches it at once, and open files can still be read.
+    """Unmount a folder; ``lazy`` detaches it at once, and open files stay readable.
 
-    Raises `OSError`, with ``EBUSY`` for a folder that is in use.
+    Raises `OSError`, with ``EBUSY`` for a folder in use.
     """
     if os.geteuid() == 0:
         _as_root(mountpoint, lazy=lazy)
@@ -24,7 +24,7 @@ def detach(mountpoint: str, *, lazy: bool = False) -> None:
 
 
 def unmount(mountpoint: str, *, lazy: bool = False) -> None:
-    """Unmount a bucket for a user; a dead mount is removed. Raises `MountpointError`."""
+    """Unmount a bucket, also a dead mount. Raises `MountpointError`."""
     entry = mounted_at(mountpoint)
     if entry is None:
         raise MountpointError("nothing is mounted here", key=mountpoint)
@@ -45,7 +45,7 @@ def unmount(mountpoint: str, *, lazy: bool = False) -> None:
 
 
 def clear_if_dead(mountpoint: str) -> bool:
-    """Remove the mount that a killed process of ours left on a folder; returns whether there was one."""
+    """Remove the mount that a killed ledgerfs process left on a folder; return whether there was one."""
     entry = mounted_at(mountpoint)
     if entry is None or not entry.is_ours or condition_of(mountpoint) is not Condition.DEAD:
         return False
@@ -65,7 +65,7 @@ def _as_user(mountpoint: str, *, lazy: bool) -> None:
     if program is None:
         raise MountFailedError("fusermount3 is not installed; apt-get install fuse3", key=mountpoint)
     command = [program, "-u", *(["-z"] if lazy else []), "--", mountpoint]
-    done = subprocess.run(  # noqa: S603  (no shell, and a path of ours)
+    done = subprocess.run(  # noqa: S603  (no shell, and an own path)
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
     )
     if done.returncode != 0:

@@ -1,4 +1,4 @@
-"""Offloaded topics in Apache Spark: a data source, which Spark finds by itself as ``ledgerfs``, and pipelines on it.
+"""Offloaded topics in Apache Spark: the data source ``ledgerfs``, which Spark finds by itself, and pipelines on it.
 
 ::
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ledgerfs.spark.source.data_source import register
     from ledgerfs.spark.source.messages import read_messages
 
-# Spark imports this package in every process, whatever source is used.
+# Spark imports this package in every process, for every data source.
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {

@@ -1,1 +1,1 @@
-"""Rows as files (Parquet, JSON lines, Arrow, CSV), and files as rows."""
+"""Write rows to files (Parquet, JSON lines, Arrow, CSV), and read rows from files."""

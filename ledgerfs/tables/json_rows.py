@@ -1,10 +1,10 @@
-"""Rows from JSON lines, as `ledgerfs export --format jsonl` writes them.
+"""Read rows from JSON lines, as `ledgerfs export --format jsonl` writes them.
 
-pyarrow reads most of them. Blocks with properties, whose names may be unknown and may occur twice, and blocks that pyarrow refuses, are
-read line by line: that keeps everything, and errors name the line.
+pyarrow reads most blocks. Blocks with properties, whose names may be unknown and may occur twice, and blocks that pyarrow refuses, are
+read line by line: this loses nothing, and errors contain the line number.
 
-Values are bytes: text in UTF-8, or base64. Where a schema says that they are numbers, booleans or times, they are the texts of these, and
-JSON's own numbers and booleans as they stand there.
+Values are bytes: text in UTF-8, or base64. If the schema has numbers, booleans or times, values are texts of these, and JSON numbers and
+booleans as written.
 """
 
 import io
@@ -23,7 +23,7 @@ from ledgerfs.messages.encode.text_columns import TEXT_COLUMNS, TWO_VALUES, from
 
 _BLOCK = 8 << 20
 _HEAD = 64 << 10
-"""Bytes of a block in which most likely all of its names occur."""
+"""Bytes at the start of a block that most likely contain all of its names."""
 _LONGEST_LINE = 256 << 20
 
 _WITHOUT_PROPERTIES = pa.schema([(name, kind) for name, kind in TEXT_COLUMNS.items() if name != "properties"])
@@ -36,7 +36,7 @@ JSON_SCHEMA = pa.schema(
 """The columns of every file of JSON lines, even if its objects have fewer."""
 
 PLAIN_SCHEMA = JSON_SCHEMA.set(JSON_SCHEMA.get_field_index("value"), pa.field("value", pa.string()))
-"""The same with values that are texts of numbers, booleans or times."""
+"""`JSON_SCHEMA` with values that are texts of numbers, booleans or times."""
 
 
 def json_rows(source: BinaryIO, schema: pa.Schema = JSON_SCHEMA) -> Iterator[pa.RecordBatch]:
@@ -68,17 +68,17 @@ def _blocks(source: BinaryIO) -> Iterator[bytes]:
 
 
 def _by_pyarrow(block: bytes, wanted: pa.Schema) -> pa.RecordBatch | None:
-    """Return the rows of a block, or None if it has to be read line by line."""
+    """Return the rows of a block, or None if it must be read line by line."""
     head = block[:_HEAD]
     if b'"properties"' in head or not block.strip():
         return None
-    # A column that no line has would cost as much as the others.
+    # An unused column would cost as much as the others.
     named = pa.schema([field for field in _WITHOUT_PROPERTIES if f'"{field.name}"'.encode() in head])
     for schema in (named, _WITHOUT_PROPERTIES):
         options = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
         try:
             table = pa.json.read_json(io.BytesIO(block), read_options=_READ, parse_options=options)
-            table.validate(full=True)  # texts may be invalid UTF-8 until then
+            table.validate(full=True)  # checks that texts are valid UTF-8
             return _complete(table, wanted)
         except ValueError:
             continue
@@ -86,7 +86,7 @@ def _by_pyarrow(block: bytes, wanted: pa.Schema) -> pa.RecordBatch | None:
 
 
 def _complete(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch | None:
-    """Return the rows with all columns; None if a row has no value at all, not even the null of a tombstone, or one that may be wrong."""
+    """Return the rows with all columns; None if a row lacks a value, even the null of a tombstone, or if a value may be wrong."""
     columns = {name: pa.nulls(table.num_rows, kind) for name, kind in _LINE_TYPES.items()}
     columns |= zip(table.column_names, (column.combine_chunks() for column in table.columns), strict=True)
     if pc.any(pc.and_(columns["value"].is_null(), columns["value_base64"].is_null())).as_py():
@@ -120,7 +120,7 @@ def _made(columns: dict[str, pa.Array], schema: pa.Schema) -> pa.RecordBatch:
 
 def _fields_of(text: bytes, line: int, *, is_plain: bool) -> dict[str, Any]:
     try:
-        # A decimal has all digits that are there.
+        # Decimal preserves all digits.
         pairs = json.loads(text, object_pairs_hook=tuple, parse_float=Decimal)
     except (ValueError, RecursionError) as error:
         raise LineError(line, error) from error
@@ -146,7 +146,7 @@ def _fields_of(text: bytes, line: int, *, is_plain: bool) -> dict[str, Any]:
 
 
 def _make_plain(fields: dict[str, Any], line: int) -> None:
-    """Make the value of a line a text."""
+    """Convert the value of a line to text."""
     if fields.get("value_base64") is not None:
         raise LineError(line, "value_base64 has bytes; values of this schema are none")
     match fields.get("value"):

@@ -1,7 +1,7 @@
-"""Columns as Parquet has them: what it holds of each type, and how its leaves are encoded.
+"""Convert columns to Parquet: the stored type of each Arrow type, and the leaves to encode.
 
-Parquet has no struct without fields: such a value is ``true`` where there is one. Nor has it bytes of the width 0, which are bytes of any
-number. Everything else is as in Arrow.
+Parquet does not support structs without fields, which become boolean (``true`` for a value), and bytes of width 0, which become
+variable-width bytes. All other types are unchanged.
 """
 
 from collections.abc import Iterator
@@ -13,32 +13,32 @@ _TRUE = pa.scalar(True, pa.bool_())
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the columns of a schema as Parquet holds them; the same if it holds them all."""
+    """Return a schema with the types that Parquet stores; the same schema if it stores them all."""
     return pa.schema([_stored_field(one) for one in schema], schema.metadata)
 
 
 def stored_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch with the columns of its `stored_schema`."""
+    """Convert a batch to its `stored_schema`."""
     return pa.RecordBatch.from_arrays([_stored(one) for one in batch.columns], schema=schema)
 
 
 class Leaf(NamedTuple):
-    """A leaf of a column: its path, as Parquet names it, and its type."""
+    """A leaf of a column: its path in Parquet, and its type."""
 
     path: str
     type: pa.DataType
 
     @property
     def is_ordered(self) -> bool:
-        """Whether the least and the greatest value of some tell of all of them: of numbers with NaN among them they do not.
+        """Whether minimum and maximum cover all values, which is false for floats: they may contain NaN.
 
-        Readers that go by them would leave out rows of NaN.
+        Readers that prune by such statistics would skip rows with NaN.
         """
         return not pa.types.is_floating(self.type)
 
 
 def leaves_of(field: pa.Field, path: str = "") -> Iterator[Leaf]:
-    """Yield a column's leaves."""
+    """Yield the leaves of a column."""
     name, kind = path or field.name, field.type
     if pa.types.is_struct(kind):
         for one in kind:

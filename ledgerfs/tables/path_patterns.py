@@ -1,6 +1,6 @@
-"""Paths that may be patterns (``*``, ``?``, ``[…]``), in trees whose names may contain these characters, too: a topic may be ``orders*``.
+"""Paths that may be patterns (``*``, ``?``, ``[…]``), in trees whose names may also contain these characters: a topic may be ``orders*``.
 
-A path that exists is taken literally. Otherwise a path from a listing would read, or remove, other topics.
+An existing path is literal. Otherwise a path from a listing could read, or remove, other topics.
 """
 
 import glob
@@ -11,14 +11,14 @@ _MAGIC = re.compile(r"[*?\[]")
 
 
 def is_pattern(path: str) -> bool:
-    """Whether a path is a pattern, if nothing of that name exists."""
+    """Whether a path is a pattern, unless it exists."""
     return _MAGIC.search(path) is not None
 
 
 def with_literal_beginning(path: str, exists: Callable[[str], bool]) -> str:
-    """Return a pattern whose beginning is literal as far as it exists: ``orders[*]/*.entries`` for ``orders*/*.entries``.
+    """Escape the longest existing prefix of a pattern: ``orders[*]/*.entries`` for ``orders*/*.entries``.
 
-    So a file that was deleted from ``orders*`` is not looked for in ``orders``.
+    So a file that was deleted from ``orders*`` is not searched in ``orders``.
     """
     parts = path.split("/")
     literal = 0

@@ -1,7 +1,7 @@
-"""Files of rows to write as messages: Parquet, Arrow, JSON lines and CSV, one or a folder of them.
+"""Read rows to write as messages, from one Parquet, Arrow, JSON lines or CSV file, or from a folder of files.
 
-They are those that `ledgerfs export` writes, and all others with columns of those names. Memory is bounded by some MiB of rows, or by one
-batch of an Arrow file.
+Accepts the files of `ledgerfs export`, and others with the same column names. Memory is bounded by some MiB of rows, or by one batch of an
+Arrow file.
 """
 
 import csv
@@ -33,15 +33,15 @@ from ledgerfs.tables.path_patterns import is_pattern, with_literal_beginning
 
 _ROWS = 1 << 15
 _BYTES = 4 << 20
-"""Most rows of a batch of a Parquet file, and about its most bytes."""
+"""Maximum rows of a batch from a Parquet file, and its approximate maximum bytes."""
 
 _CSV_BLOCK = 16 << 20
 _CSV_HEADER = 1 << 20
-"""Bytes in which the header of a CSV ends."""
+"""Maximum bytes of a CSV header."""
 
 _READ_AHEAD = 8 << 20
 _COUNTED_FILES = 100
-"""Most files whose rows are counted beforehand, since each has to be opened for that."""
+"""Maximum number of files for which rows are counted in advance, which opens each file."""
 
 _LEADING_NUMBER = re.compile(r"[0-9]+")
 _LONGEST_REASON = 500
@@ -49,18 +49,18 @@ _LONGEST_REASON = 500
 
 @dataclass(frozen=True, slots=True)
 class RowFile:
-    """Rows in one file, or in several that are read one after the other.
+    """Rows in one file, or in several files that are read in order.
 
     Attributes
     ----------
     paths
         The files, in order.
     schema
-        Columns of all of them, without `ignored_columns`.
+        Columns of all files, without `ignored_columns`.
     ignored_columns
         Names of columns that messages do not have.
     rows
-        How many rows there are; None if they have to be read to know.
+        Number of rows; None if unknown before reading.
 
     """
 
@@ -72,7 +72,7 @@ class RowFile:
     _value_type: pa.DataType | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows. Raises `InvalidRowsError`, which names the file, and the line if it is known, and errors of the store."""
+        """Yield the rows. Raises `InvalidRowsError` with the file, and the line if known, and errors of the store."""
         for path in self.paths:
             with _naming(path), closing(_opened(self._fs, path, self._value_type)) as file:
                 if file.schema != self.schema:
@@ -84,15 +84,15 @@ class RowFile:
 
 @dataclass(frozen=True, slots=True)
 class FoundFiles:
-    """The files that a folder, a pattern or a name now stands for.
+    """The current files of a folder, a pattern or a path.
 
     Attributes
     ----------
     paths
         The files, in order.
     folders
-        Folders of this machine that have to be complete for that: those that were listed, and those that links to files lead to. None of
-        another store, and none for a single file that was named.
+        Local folders that must be complete: listed folders, and targets of links to files. Empty for other stores, and for a single
+        file.
 
     """
 
@@ -102,7 +102,7 @@ class FoundFiles:
     _fs: Any
 
     def open(self, value_type: pa.DataType | None = None) -> RowFile:
-        """Open them; their values are of a type, or bytes. Raises `NotFoundError` if there are none, and `InvalidRowsError`."""
+        """Open the files with values of a type, or bytes. Raises `NotFoundError` if there are none, and `InvalidRowsError`."""
         if not self.paths:
             raise NotFoundError(f"no file of rows; known are {', '.join(_KINDS)}", key=without_credentials(self._asked))
         first_path = self.paths[0]
@@ -113,30 +113,30 @@ class FoundFiles:
 
 
 def open_rows(path: str, **storage_options: Any) -> RowFile:  # noqa: ANN401  (fsspec's)
-    """Open a file of rows, a folder of them, or all files of a pattern (``*``, ``?``, ``[…]``), by name; leading numbers order as numbers.
+    """Open a file of rows, a folder of files, or the files of a pattern (``*``, ``?``, ``[…]``), sorted by leading number, then name.
 
     Parameters
     ----------
     path
-        A local path or any URL that fsspec opens. The suffix names the kind of file: ``.parquet``; ``.arrow``, ``.feather``, ``.ipc``;
+        A local path or any URL that fsspec opens. The suffix selects the format: ``.parquet``; ``.arrow``, ``.feather``, ``.ipc``;
         ``.jsonl``, ``.ndjson``, ``.json`` (an object on each line); ``.csv`` (with a header). Names that begin with ``.`` or ``_`` are
-        ignored; everything else in a folder, or that matches a pattern, is read, or raises an error.
+        ignored; everything else in a folder, or that matches a pattern, is read or raises an error.
     storage_options
-        For the filesystem.
+        Options of the filesystem.
 
     Raises
     ------
     NotFoundError
         No such file, or no file of rows in the folder.
     InvalidRowsError
-        An unknown suffix, or a file that is not of that kind; a folder in the folder, or a link to nothing.
+        An unknown suffix, or a file with another format; a subfolder, or a broken link.
 
     """
     return find_rows(path, **storage_options).open()
 
 
 def find_rows(path: str, **storage_options: Any) -> FoundFiles:  # noqa: ANN401  (fsspec's)
-    """List files of rows as `open_rows` does, and open none; raises the same, but may find no file."""
+    """List the files of `open_rows` without opening them; raises the same errors, but returns an empty result if there are none."""
     fs, root = filesystem_of(path, storage_options)
     with _naming(path):
         return _found(fs, root, path)
@@ -152,7 +152,7 @@ def _found(fs: Any, root: str, path: str) -> FoundFiles:  # noqa: ANN401
         _require_kind(root)
         return FoundFiles((root,), frozenset(), path, fs)
     listed = {info["name"].rstrip("/"): info for info in infos}
-    # Stores may list a folder in itself, as an object; folders above the found files are read with these.
+    # Stores may list a folder as an object in itself; skip it and the parent folders of found files.
     folders = {str(PurePosixPath(root)), *(str(parent) for name in listed for parent in PurePosixPath(name).parents)}
     found = [name for name in listed if name not in folders and not _is_hidden(name, above)]
     for name in sorted(found):
@@ -162,7 +162,7 @@ def _found(fs: Any, root: str, path: str) -> FoundFiles:  # noqa: ANN401
 
 
 def _folders_read(names: Iterable[str], above: str) -> frozenset[Path]:
-    """Return the folders that files of this machine are in, that links among them lead to, and the one above all."""
+    """Return the folders of local files, the folders of link targets, and the root folder."""
     files = [Path(name) for name in names]
     links = (Path(os.path.realpath(file)) for file in files if file.is_symlink())
     folders = {Path(above), *(file.parent for file in (*files, *links))}
@@ -170,7 +170,7 @@ def _folders_read(names: Iterable[str], above: str) -> frozenset[Path]:
 
 
 def _above_pattern(pattern: str) -> str:
-    """Return the folders before a pattern's first special character, which the user named, hidden or not."""
+    """Return the folders before a pattern's first special character, which the user named even if hidden."""
     parts = pattern.split("/")
     return "/".join(parts[: next(i for i, part in enumerate(parts) if is_pattern(part))])
 
@@ -180,10 +180,10 @@ def _is_hidden(path: str, above: str) -> bool:
 
 
 def _require_file(fs: Any, path: str, kind: str, asked: str) -> None:  # noqa: ANN401
-    """Raise `InvalidRowsError` for what a folder or pattern lists and cannot be read: otherwise rows could be missing without an error."""
+    """Raise `InvalidRowsError` for a listed path that is not a readable file: otherwise rows could be missing without an error."""
     name = without_credentials(path)
     folder = without_credentials(asked).rstrip("/")
-    if kind != "file" and not fs.isfile(path):  # links are followed
+    if kind != "file" and not fs.isfile(path):  # isfile() follows links
         if not fs.isdir(path):
             raise InvalidRowsError("not a file, nor a link to one", key=name)
         example = "" if is_pattern(asked) else f", such as '{folder}/**/*.parquet'"
@@ -217,7 +217,7 @@ def _count(fs: Any, paths: Sequence[str], value_type: pa.DataType | None) -> int
 
 @contextmanager
 def _naming(path: str) -> Iterator[None]:
-    """Turn errors of libraries about a file into ours."""
+    """Convert errors of libraries about a file to ledgerfs errors."""
     name = without_credentials(path)
     try:
         yield
@@ -235,7 +235,7 @@ def _naming(path: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """One open file: its schema, its rows, and how they are read."""
+    """One open file: its schema, its number of rows, and its batches."""
 
     schema: pa.Schema
     ignored: Sequence[str]
@@ -248,12 +248,12 @@ class _Opened:
 
 
 class _Watched(io.RawIOBase):
-    """A source of bytes whose reads are followed: pyarrow reports neither all damage nor where a file ends.
+    """A source of bytes that observes reads: pyarrow reports neither all damage nor the end of a file.
 
     Attributes
     ----------
     has_ended
-        Whether fewer bytes were read than asked for.
+        Whether a read returned fewer bytes than requested.
 
     """
 
@@ -286,7 +286,7 @@ def _opened(fs: Any, path: str, value_type: pa.DataType | None) -> _Opened:  # n
 
 
 def _parquet(source: Any) -> _Opened:  # noqa: ANN401
-    # With buffering beforehand, whole row groups would stay in memory.
+    # pre_buffer would keep whole row groups in memory.
     file = pa.parquet.ParquetFile(source, buffer_size=_READ_AHEAD, pre_buffer=False)
     schema, ignored = _split(file.schema_arrow)
     meta = file.metadata
@@ -306,7 +306,7 @@ def _arrow(source: Any) -> _Opened:  # noqa: ANN401
     def batches() -> Iterator[pa.RecordBatch]:
         found = (reader.get_batch(i) for i in range(reader.num_record_batches)) if is_file else reader
         yield from (batch.select(schema.names) for batch in found)
-        # pyarrow takes the end of the file for the end of the stream.
+        # pyarrow mistakes the end of a truncated file for the end of the stream.
         if stream.has_ended:
             raise ValueError("the stream has no end marker: it is cut off, or its writer was not closed")
 
@@ -329,12 +329,12 @@ def _is_of_bytes(kind: pa.DataType) -> bool:
 def _csv(source: Any) -> _Opened:  # noqa: ANN401
     named = _csv_header(source)
     quotes = QuoteCheck(named)
-    # Whether a text is a number, the schema of the values says.
+    # The schema of the values determines whether a text is a number.
     types = dict.fromkeys(named, pa.string()) | dict(TEXT_COLUMNS) | {"sequence_id": pa.string()}
     reader = pa.csv.open_csv(
         _Watched(source, quotes.follow),
         pa.csv.ReadOptions(block_size=_CSV_BLOCK),
-        # A null of a single column is a blank line.
+        # In a file with one column, a blank line is a null.
         pa.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=len(named) != 1),
         pa.csv.ConvertOptions(
             column_types=types, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
@@ -359,7 +359,7 @@ def _csv(source: Any) -> _Opened:  # noqa: ANN401
 
 
 def _plain_texts(batch: pa.RecordBatch, first_row: int) -> dict[str, pa.Array]:
-    """Return the columns of the message table; raises `ValueError`, which names the row."""
+    """Return the columns of the message table; raises `ValueError` with the row."""
 
     def convert(rows: pa.RecordBatch) -> dict[str, pa.Array]:
         return from_texts(dict(zip(rows.schema.names, rows.columns, strict=True)))
@@ -372,7 +372,7 @@ def _plain_texts(batch: pa.RecordBatch, first_row: int) -> dict[str, pa.Array]:
 
 
 def _csv_header(source: Any) -> list[str]:  # noqa: ANN401
-    """Return the names in the first line that is not blank, and go back to the beginning."""
+    """Return the names in the first nonblank line, and seek back to the start."""
     text = source.read(_CSV_HEADER).decode("utf-8-sig", "replace")
     source.seek(0)
     try:
@@ -396,7 +396,7 @@ _KINDS: Mapping[str, Callable[[Any], _Opened]] = MappingProxyType(
 
 
 def _split(schema: pa.Schema) -> tuple[pa.Schema, tuple[str, ...]]:
-    """Return the columns without `IGNORED_COLUMNS`, and the names of those."""
+    """Split off `IGNORED_COLUMNS`; return the other columns, and the ignored names."""
     wanted = [field for field in schema if field.name not in IGNORED_COLUMNS]
     return pa.schema(wanted), tuple(name for name in schema.names if name in IGNORED_COLUMNS)
 

@@ -1,6 +1,6 @@
-"""Messages as one file: Parquet, JSON lines, Arrow or CSV.
+"""Write messages as one file: Parquet, JSON lines, Arrow or CSV.
 
-The bytes depend on the rows alone, not on how they were cut into batches: the same messages always make the same file.
+The bytes depend only on the rows, not on their batches: the same messages always result in the same file.
 Memory is bounded by one row group.
 """
 
@@ -24,10 +24,10 @@ from ledgerfs.tables.parquet_columns import leaves_of, stored_batch, stored_sche
 
 GROUP_ROWS = 1 << 20
 GROUP_BYTES = 64 << 20
-"""Most rows, and most bytes of Arrow data, of a row group of Parquet or a batch of an Arrow file (or one row that has more)."""
+"""Maximum rows, and maximum bytes of Arrow data, of a Parquet row group or an Arrow batch; a larger row has its own."""
 
 _BYTES_OF_A_ROW = 128
-"""About the bytes of a row besides its texts, binary and typed values."""
+"""Approximate bytes of a row without its texts, binary and typed values."""
 
 _WITHOUT_STATISTICS = ("value", "properties")
 _ASCENDING = ("entry_id", "publish_time", "sequence_id", "broker_index", "broker_time")
@@ -62,26 +62,26 @@ class TableWriter(Protocol):
         ...
 
     def abandon(self) -> None:
-        """Release the sink after an error. The file is not complete, even if it looks so."""
+        """Release the sink after an error. The file is incomplete, even if it appears complete."""
         ...
 
 
 def write_table(batches: Iterable[pa.RecordBatch], schema: pa.Schema, sink: BinaryIO, kind: str) -> int:
-    """Write messages as a whole file, and return how many there were.
+    """Write messages as a whole file, and return their number.
 
     Parameters
     ----------
     batches, schema
-        Messages with columns of `MESSAGE_SCHEMA`, and any for typed values. Without any, the file is an empty table.
+        Messages with columns of `MESSAGE_SCHEMA`, and any columns for typed values. Without messages, the file is an empty table.
     sink
-        The file, which is not closed. After an error it has no end: Parquet and Arrow files cannot be opened.
+        The file; stays open. After an error it has no footer: Parquet and Arrow files cannot be opened.
     kind
         One of `TABLE_KINDS`.
 
     Raises
     ------
     InvalidOptionError
-        Rows would vanish: those of Parquet or CSV without any column, and those of a CSV of one column that are null.
+        The format would lose rows: Parquet or CSV without columns, or null rows of a CSV with one column.
 
     """
     open_end = _Sink(sink)
@@ -98,7 +98,7 @@ def write_table(batches: Iterable[pa.RecordBatch], schema: pa.Schema, sink: Bina
 
 
 class _Sink(io.RawIOBase):
-    """A file that gets nothing more once it is abandoned, whatever a writer adds as its end."""
+    """A file that drops all writes after it is abandoned, such as a writer's footer."""
 
     def __init__(self, file: BinaryIO) -> None:
         super().__init__()
@@ -175,10 +175,10 @@ class _JsonLinesFile:
         self._sink.writelines(map(json_lines, _slices(batch)))
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no rows are buffered."""
 
     def abandon(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no rows are buffered."""
 
 
 class _CsvFile:
@@ -214,7 +214,7 @@ TABLE_KINDS: Mapping[str, str] = MappingProxyType({kind: f".{kind}" for kind in 
 
 
 def _require_columns(schema: pa.Schema, kind: str) -> None:
-    """Raise `InvalidOptionError` for a file that has no rows without columns, as a struct without fields may become."""
+    """Raise `InvalidOptionError` for a format that loses rows without columns, which a struct without fields may become."""
     if not schema.names:
         raise InvalidOptionError(f"{kind} has no rows without a column; add one, such as publish_time", key="columns")
 
@@ -224,14 +224,14 @@ def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 class _Groups:
-    """Rows in groups, cut by their own sizes, not by the batches that they come in."""
+    """Groups of rows, split by the sizes of rows, not by incoming batches."""
 
     def __init__(self) -> None:
         self._parts: list[pa.RecordBatch] = []
         self._rows = self._size = 0
 
     def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Take more rows, and yield the groups that are full; the caller has to take all of them."""
+        """Add rows, and yield full groups; the caller must consume all of them."""
         ends = _row_ends(batch)
         start = 0
         while start < batch.num_rows:
@@ -257,7 +257,7 @@ class _Groups:
 
 
 def _row_ends(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """Return for each row about how many bytes it and all rows before it take in memory."""
+    """Return for each row the approximate bytes in memory up to and including it."""
     ends = np.arange(1, batch.num_rows + 1, dtype=np.int64) * _BYTES_OF_A_ROW
     rows = np.arange(batch.num_rows + 1)
     for field, column in zip(batch.schema, batch.columns, strict=True):
@@ -268,7 +268,7 @@ def _row_ends(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
 
 
 def _bytes_before(column: pa.Array, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return about how many bytes all items before some places take, all of them with the same error."""
+    """Return the approximate bytes of all items before each place, all with the same error."""
     kind = column.type
     if pa.types.is_struct(kind):
         fields = (column.field(place) for place in range(kind.num_fields))
@@ -292,7 +292,7 @@ def _offsets(column: pa.Array) -> npt.NDArray[np.int32]:
 
 
 def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the columns as text and numbers, as in `json_lines`, but with strings as they are; nested values are JSON."""
+    """Return the columns as text and numbers, as in `json_lines`, but with unchanged strings; nested values are JSON."""
     names: list[str] = []
     columns: list[pa.Array] = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):

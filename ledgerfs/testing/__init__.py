@@ -1,4 +1,4 @@
-"""What a new store or layout inherits: suites that test every promise of the seams. Needs pytest (the extra ``testing``).
+"""Test suites that a new store or layout inherits, for every promise of their interfaces. Needs pytest (the extra ``testing``).
 
 ::
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ledgerfs.testing.stores.place import FilesystemPlace, FolderPlace, StorePlace, WritablePlace
     from ledgerfs.testing.stores.suite import StoreTests, WritableStoreTests
 
-# Before they are imported: then a test that fails shows what differs.
+# Before their import, so that a failed assertion shows the difference.
 pytest.register_assert_rewrite("ledgerfs.testing.stores", "ledgerfs.testing.layouts")
 
 __getattr__, __dir__ = lazy_exports(

@@ -1,4 +1,4 @@
-"""The tree of a bucket, and its views. Knows neither fsspec's user API nor FUSE nor Spark."""
+"""The tree of a bucket, and its file formats. Independent of fsspec's user API, FUSE and Spark."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Removing ledgers from a bucket in which others may be writing, and reporting the ledgers that are still there afterwards."""
+"""Remove ledgers from a bucket that may have other writers, and report ledgers that still exist afterwards."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class LeftLedger:
     Attributes
     ----------
     is_new
-        Whether somebody has written it meanwhile; otherwise it is a further copy of a removed ledger, which now has its name.
+        Whether another writer added it meanwhile; otherwise it is a further copy of a removed ledger, which now has its name.
 
     """
 
@@ -35,16 +35,16 @@ class LeftLedger:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Ledgers that are to be removed, as one listing has them.
+    """Ledgers to remove, from one listing.
 
     Attributes
     ----------
     keys
-        The names of their objects, which no two ledgers share.
+        The names of their objects, unique for each ledger.
     directories
-        Paths below which no ledger is to be left.
+        Paths below which no ledger may be left.
     before
-        That listing.
+        The listing.
 
     """
 
@@ -55,9 +55,9 @@ class Removal:
 
 
 def chosen(bucket: Bucket, paths: Sequence[str], directories: Iterable[str] = ()) -> Removal:
-    """Choose the ledgers at some paths; raises as `removable`.
+    """Choose the ledgers at paths; raises as `removable`.
 
-    All paths have to be in the last listing, so the caller lists the bucket before (`Bucket.refresh`). Names of copies are that listing's.
+    All paths must be in the last listing, so the caller must list the bucket before (`Bucket.refresh`). Copies have that listing's names.
     """
     tree = tree_of(bucket)
     keys = dict.fromkeys(removable(tree, path) for path in paths)
@@ -65,7 +65,7 @@ def chosen(bucket: Bucket, paths: Sequence[str], directories: Iterable[str] = ()
 
 
 def remove(bucket: Bucket, removals: Sequence[Removal], own: Collection[LedgerKey] = ()) -> list[LeftLedger]:
-    """Delete chosen ledgers, and return those that a new listing still shows at their paths, or below directories, except ``own``."""
+    """Delete chosen ledgers; return ledgers that a new listing contains at their paths, or below directories, except ``own``."""
     for key in dict.fromkeys(key for one in removals for key in one.keys):
         remove_ledger(bucket, key)
     bucket.refresh()
@@ -75,9 +75,9 @@ def remove(bucket: Bucket, removals: Sequence[Removal], own: Collection[LedgerKe
 
 
 def remove_ledgers(bucket: Bucket, paths: Sequence[str], directories: Iterable[str] = ()) -> list[LeftLedger]:
-    """Delete the ledgers at some paths (`chosen`), and return those that a new listing still shows there, or below ``directories``.
+    """Delete the ledgers at paths (`chosen`); return ledgers that a new listing contains there, or below ``directories``.
 
-    Raises as `removable`, before anything is deleted.
+    Raises as `removable`, before it deletes anything.
     """
     return remove(bucket, [chosen(bucket, paths, directories)])
 

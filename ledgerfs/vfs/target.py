@@ -1,4 +1,4 @@
-"""The ledger of a path that is written or removed: only ``entries/<tenant>/<namespace>/<topic>/<id>.entries`` can be."""
+"""The ledger of a path to write or remove: only ``entries/<tenant>/<namespace>/<topic>/<id>.entries`` is allowed."""
 
 import re
 
@@ -15,9 +15,9 @@ _FILE_NAME = re.compile(r"(0|[1-9][0-9]{0,18})\.entries\Z", re.ASCII)
 
 
 def target_of(path: str) -> tuple[str, int]:
-    """Return the managed ledger and the ledger id that a path names.
+    """Return the managed ledger and the ledger id of a path.
 
-    Raises `ReadOnlyError` outside ``entries``, and `InvalidNameError` for a directory of no topic and a file of no ledger.
+    Raises `ReadOnlyError` outside ``entries``, and `InvalidNameError` for a path that is not the file of a topic's ledger.
     """
     _view, *directory = require_writable(path).split("/")
     if not directory:
@@ -33,19 +33,19 @@ def target_of(path: str) -> tuple[str, int]:
 
 
 def is_file_of_ledger(path: str) -> bool:
-    """Whether a path can only be the file of a ledger, there or not: ``entries/<tenant>/<namespace>/<topic>/<id>.entries``."""
+    """Whether a path has the form of a ledger's file, existing or not: ``entries/<tenant>/<namespace>/<topic>/<id>.entries``."""
     parts = path.split("/")
     return len(parts) == _PARTS and parts[0] == WRITABLE_VIEW and _FILE_NAME.match(parts[-1]) is not None
 
 
 def require_file_name(path: str) -> None:
-    """Raise `InvalidNameError` for a file that keeps its name where it is copied to, if that is not the name of a ledger's file."""
+    """Raise `InvalidNameError` for a file that keeps its name in a copy, if that is not the name of a ledger's file."""
     if _FILE_NAME.match(path.rpartition("/")[2]) is None:
         raise InvalidNameError("not the name of a ledger's file; expected <ledger id>.entries", key=path)
 
 
 def require_writable(path: str) -> str:
-    """Return the path without slashes at its ends; raises `ReadOnlyError` outside ``entries``, the only view that is written to."""
+    """Return the path without leading and trailing slashes; raises `ReadOnlyError` outside ``entries``, the only writable directory."""
     stripped = path.strip("/")
     if stripped.partition("/")[0] != WRITABLE_VIEW:
         raise ReadOnlyError(f"only {WRITABLE_VIEW}/ can be written to", key=path)
@@ -53,7 +53,7 @@ def require_writable(path: str) -> str:
 
 
 def removable(tree: Tree, path: str) -> LedgerKey:
-    """Return the names of the objects of the ledger at a path; of a missing ledger, too, so that what is left of it can be removed.
+    """Return the names of the objects of the ledger at a path; also of a missing ledger, so that its other objects can be removed.
 
     Raises `NotFoundError`, `IsADirectoryPathError`, `ReadOnlyError`.
     """

@@ -1,7 +1,7 @@
-"""The tree: ``<view>/<tenant>/<namespace>/<topic>/<ledger id><suffix>`` and what is at each path (``docs/reference/tree.md``).
+"""The tree: ``<view>/<tenant>/<namespace>/<topic>/<ledger id><suffix>``, and the node at each path (``docs/reference/tree.md``).
 
-Paths are computed from the catalog, never stored: a topic costs an entry in a dictionary, a ledger costs nothing. A bucket has one tree for
-each state of its catalog, which all of this process share.
+Paths are computed from the catalog, not stored: a topic costs a dictionary entry, a ledger nothing. A bucket has one tree for each snapshot
+of its catalog, shared in the process.
 """
 
 import re
@@ -36,16 +36,15 @@ class Node:
     Attributes
     ----------
     path
-        Without a slash at its ends; empty for the root.
+        Path without leading or trailing slash; empty for the root.
     ref
         The ledger of a file; None for a directory, and for the file of a missing ledger.
     size
-        Bytes; None for a file that has to be rendered before its size is known; 0 for a directory.
+        Bytes; None for a file that must be materialized before its size is known; 0 for a directory.
     estimate
-        About how many bytes a file of unknown size has.
+        Approximate bytes of a file of unknown size.
     missing
-        The missing ledger of a file: the file is listed, so that the other ones are not taken for all, and opening it raises
-        `MissingLedgerError`.
+        The missing ledger of a file. The file is listed, so that the gap is visible, and opening it raises `MissingLedgerError`.
 
     """
 
@@ -77,7 +76,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class _Topic:
-    """A directory of files: those of the ledgers of a managed ledger."""
+    """A directory with the files of a managed ledger's ledgers."""
 
     managed_ledger: str | None
 
@@ -86,14 +85,14 @@ _Directory = dict[str, "_Directory | _Topic"]
 
 
 class Tree:
-    """The paths of one state of the catalog.
+    """The paths of one snapshot of the catalog.
 
     Attributes
     ----------
     catalog
-        That state.
+        The snapshot.
 
-    ``on_read`` is called with the managed ledger of each file that is opened, in a tuple, and the catalog.
+    ``on_read`` is called at each open, with the file's managed ledger in a tuple, and the catalog.
     """
 
     __slots__ = ("_on_read", "_open_ledger", "_root", "_views", "catalog")
@@ -112,7 +111,7 @@ class Tree:
         self._root = _directories(catalog)
 
     def node(self, path: str) -> Node:
-        """Return what is at ``path``; raises `NotFoundError`."""
+        """Return the node at ``path``; raises `NotFoundError`."""
         parts = _parts(path)
         found = self._directory(parts)
         if found is not None:
@@ -134,16 +133,16 @@ class Tree:
                 yield Node(prefix + name, None, 0)
 
     def walk(self, path: str) -> Iterator[Node]:
-        """Yield every node below ``path``, a directory before what is in it."""
+        """Yield every node below ``path``, a directory before its contents."""
         for node in self.children(path):
             yield node
             if node.is_directory:
                 yield from self.walk(node.path)
 
     def open(self, path: str) -> FileReader:
-        """Return a file for reading, rendered if its view needs that.
+        """Open a file for reading; materialize it if needed.
 
-        Raises `NotFoundError`, `IsADirectoryPathError`, `MissingLedgerError`, and the errors of rendering, with the path in the error.
+        Raises `NotFoundError`, `IsADirectoryPathError`, `MissingLedgerError`, and errors of materializing, with the path in the error.
         """
         node = self.node(path)
         node.require_there()
@@ -195,7 +194,7 @@ class Tree:
         yield from (node for _, node in merge(there, lacking, key=itemgetter(0)))
 
     def _missing_of(self, topic: _Topic, view: View) -> list[MissingLedger]:
-        """Return the missing ledgers without a file of their own, ascending by id: copies that contradict each other have files."""
+        """Return the missing ledgers without their own file, ascending by id; contradictory copies have files."""
         missing = self.catalog.missing_of(topic.managed_ledger)
         if view.lists_copies:
             return [one for one in missing if one.kind != GapKind.CONTRADICTED]
@@ -209,14 +208,14 @@ def _file_name(ref: LedgerRef, view: View) -> str:
 
 
 def _missing_name(missing: MissingLedger, view: View) -> str:
-    # A copy that contradicts the one that would be read keeps that one from being read.
+    # A contradictory copy prevents reads of the ledger itself, so the gap has the ledger's own name.
     copy = f"@{missing.uuid}" if missing.is_beside and missing.kind != GapKind.CONTRADICTED else ""
     ledger = "unknown" if missing.known_id is None else missing.ledger_id
     return f"{ledger}{copy}{view.suffix}"
 
 
 def _missing_node(path: str, missing: MissingLedger, view: View) -> Node:
-    """Return a file that cannot be opened; its size is known in the view of the records only."""
+    """Return a file that cannot be opened; its size is known only below ``entries``."""
     is_told = view.suffix == EntriesView.suffix and missing.entries is not None and missing.bytes is not None
     size = records_size(missing.bytes or 0, (missing.entries or 0) - 1) if is_told else None
     return Node(path, None, size, missing.bytes or 0, missing)
@@ -227,7 +226,7 @@ def _parts(path: str) -> list[str]:
 
 
 def _directories(catalog: Catalog) -> _Directory:
-    """Return the directories that every view has, each level sorted by name."""
+    """Return the directories of every file format, each level sorted by name."""
     root: _Directory = {}
     for directory, name in sorted((directory_of(name), name or "") for name in catalog.managed_ledgers):
         level = root
@@ -240,12 +239,12 @@ def _directories(catalog: Catalog) -> _Directory:
 
 
 def tree_of(bucket: Bucket) -> Tree:
-    """Return the tree of views, topics and ledgers of the bucket's catalog; raises as `Bucket.load_catalog`."""
+    """Return the tree of the bucket's catalog; raises as `Bucket.load_catalog`."""
     return bucket.attached(_BucketTree).tree()
 
 
 class _BucketTree:
-    """The views of one bucket, and the tree of its present catalog."""
+    """The file formats of one bucket, and the tree of its current catalog."""
 
     __slots__ = ("_bucket", "_lock", "_tree", "_views")
 
@@ -258,7 +257,7 @@ class _BucketTree:
 
     def tree(self) -> Tree:
         bucket = self._bucket
-        catalog = bucket.catalog  # not with the lock held, which another thread's listing would wait for
+        catalog = bucket.catalog  # without the lock, which would block another thread's listing
         with self._lock:
             if self._tree is None or self._tree.catalog is not catalog:
                 self._tree = Tree(catalog, bucket.reader, self._views, bucket.warn_of_unplaced)

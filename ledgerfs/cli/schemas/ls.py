@@ -1,4 +1,4 @@
-"""``ledgerfs schemas ls``: what is saved."""
+"""``ledgerfs schemas ls``: list saved schema versions."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("topic", "version", "type", "registered", "fields", "source")
 _FIELDS = 100
-"""Characters of fields in a line that is not on a terminal; --json has them all."""
+"""Characters of fields in a line that is not on a terminal; --json prints all fields."""
 _LEAST_FIELDS = 30
-"""The same on a terminal that the other columns fill."""
+"""Characters of fields on a terminal that the other columns fill."""
 _BETWEEN = 2
 """Spaces between columns."""
 
@@ -45,14 +45,14 @@ def ls(
 ) -> None:
     """List the saved schema versions of topics.
 
-    Lists all topics if none is named: version, type, time of registration (UTC), fields, source. Of a live cluster it lists the
-    cluster's own versions, also those that were deleted, except by force.
+    Lists version, type, time of registration (UTC), fields and source; all topics if none is named. For a live cluster it lists the
+    cluster's own versions, also deleted ones, except after a forced deletion.
 
     "(lost)": no bookie has the definition. "any": a schema that was set by hand for messages without a saved version.
     "(overridden)": a schema set by hand later is used instead. A version that is listed twice was registered again after a forced
     deletion; the publish time of a message decides.
 
-    Exit code 1: the schemas of some topics are damaged. They are named, the others are listed.
+    Exit code 1: the schemas of some topics are damaged. Those are reported, the others listed.
 
     \b
     Examples:
@@ -98,8 +98,8 @@ def _found(
 
 
 def _show_table(found: "Mapping[str, Sequence[SchemaVersion]]") -> None:
-    """Print a line for each version, with as many fields as it has room for."""
-    # This imports what reads schemas, which --help does not need.
+    """Print a line for each version, with as many fields as fit."""
+    # This imports the schema readers, which --help does not need.
     from ledgerfs.cli.schemas.versions import fields_text
 
     listed = [(name, one) for name, known in found.items() for one in known]
@@ -116,7 +116,7 @@ def _show_table(found: "Mapping[str, Sequence[SchemaVersion]]") -> None:
 
 
 def _cells(topic: str, version: "SchemaVersion", known: "Sequence[SchemaVersion]") -> list[str]:
-    """Return what a line says, but the fields."""
+    """Return the cells of a line, without the fields."""
     from ledgerfs.cli.schemas.versions import kind_among, number_of
 
     cells = (topic, number_of(version), kind_among(version, known), minute(version.timestamp_ms), "", version.source)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def place_option(name: str, text: str) -> Callable[[Command], Command]:
-    """Return what adds the option for the URL, and -O; the command gets both as ``place``, for `saved_at`."""
+    """Return a decorator that adds the URL option and -O; the command gets both as ``place``, for `saved_at`."""
 
     def add(command: Command) -> Command:
         url = click.option(name, "place", metavar="URL", callback=_place, help=text)
@@ -26,9 +26,9 @@ def place_option(name: str, text: str) -> Callable[[Command], Command]:
 
 
 def known_at(bucket: "Bucket", place: tuple[str, dict[str, Any]] | None) -> "SavedSchemas | KnownSchemas":
-    """Return the schemas that are saved in a bucket, or that a living cluster has; or those that are saved at a URL of their own.
+    """Return the schemas that are saved in a bucket or at another URL, or those of a live cluster.
 
-    Raises as `saved_at`.
+    Raises the errors of `saved_at`.
     """
     # These import fsspec, which --help does not need.
     from ledgerfs.bucket.known_schemas import KnownSchemas
@@ -37,10 +37,10 @@ def known_at(bucket: "Bucket", place: tuple[str, dict[str, Any]] | None) -> "Sav
 
 
 def saved_at(bucket: "Bucket", place: tuple[str, dict[str, Any]] | None, *, make: bool = False) -> "SavedSchemas":
-    """Return the saved schemas of a bucket, to which more can be added; with ``make`` the folder at a URL of their own is made.
+    """Return the writable saved schemas of a bucket or another URL; with ``make``, create the folder at that URL.
 
     Raises `InvalidOptionError` for the URL of the bucket: schemas beside its ledgers would be foreign objects. Raises
-    `UnsupportedWriteError` for a living cluster.
+    `UnsupportedWriteError` for a live cluster.
     """
     from ledgerfs.schemas.saved_schemas import SavedSchemas, saved_schemas_at
 

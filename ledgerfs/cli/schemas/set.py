@@ -1,4 +1,4 @@
-"""``ledgerfs schemas set``: a schema by hand."""
+"""``ledgerfs schemas set``: set a schema by hand."""
 
 import time
 from pathlib import Path
@@ -68,12 +68,12 @@ def set_schema(
     """Set the schema of a topic by a file or a type.
 
     FILE is an Avro schema (.avsc) for AVRO and, with --type json, JSON; for Protobuf a set of descriptors (protoc --include_imports
-    --descriptor_set_out=orders.desc) or, if protoc is installed, a .proto file. Other types need none.
+    --descriptor_set_out=orders.desc) or, if protoc is installed, a .proto file. Other types need no file.
 
-    Without --version the schema is used for messages without a version, and for those whose version is not saved. With --version it
-    is used in place of the saved one, which stays. The schema that was set last counts.
+    Without --version the schema applies to messages without a version, and to those whose version is not saved. With --version it
+    replaces the saved one, which is not deleted. The schema that was set last counts.
 
-    Exit code 1: it was saved, but another schema that was set by hand is used.
+    Exit code 1: the schema was saved, but another schema that was set by hand is used.
 
     \b
     Examples:
@@ -117,7 +117,7 @@ def set_schema(
 
 
 def _require_given(known: "Sequence[SchemaVersion]", taken_back: "SchemaVersion") -> None:
-    """Raise `InvalidOptionError` if nothing is given by hand for that version, as of that time."""
+    """Raise `InvalidOptionError` if no schema was set by hand for that version and time."""
     from ledgerfs.formats.schemas.schema_versions import last_word
 
     of_it = (taken_back.version, taken_back.timestamp_ms)
@@ -129,7 +129,7 @@ def _require_given(known: "Sequence[SchemaVersion]", taken_back: "SchemaVersion"
 
 
 def _why_not(known: "Sequence[SchemaVersion]", version: "SchemaVersion") -> str:
-    """Return what is in effect in the place of what was just saved."""
+    """Return why the schema that was just saved is not in effect."""
     from ledgerfs.catalog.time_arguments import iso_time
     from ledgerfs.cli.schemas.versions import kind_of
     from ledgerfs.formats.schemas.schema_versions import is_in_effect

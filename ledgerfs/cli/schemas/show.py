@@ -1,4 +1,4 @@
-"""``ledgerfs schemas show``: one definition."""
+"""``ledgerfs schemas show``: show the definition of a schema."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +28,8 @@ def show(
 ) -> None:
     """Show the definition of a topic's schema.
 
-    Shows the newest version, unless --version names another one. Standard output has the definition alone, for other tools: for
-    Avro and JSON the Avro schema. Of a version that was registered again after a forced deletion all are shown, the oldest first.
+    Shows the newest version, unless --version selects another one. Standard output contains only the definition, for other tools;
+    for Avro and JSON this is the Avro schema. If a version was registered again after a forced deletion, shows all, oldest first.
 
     \b
     Examples:
@@ -76,7 +76,7 @@ def show(
 
 
 def _why_none(known: "Sequence[SchemaVersion]", number: int | None, *, is_saved: bool) -> str:
-    """Return why there is nothing to show."""
+    """Return the reason why no version is shown."""
     from ledgerfs.formats.schemas.schema_info import ANY_VERSION
 
     numbers = sorted({one.version for one in known if not one.is_deletion})

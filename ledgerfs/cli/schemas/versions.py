@@ -1,4 +1,4 @@
-"""Saved versions as commands show them."""
+"""Saved schema versions as text and JSON."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,17 +12,17 @@ from ledgerfs.formats.schemas.schema_versions import is_in_effect
 
 
 def number_of(version: SchemaVersion) -> str:
-    """Return its number as people read it."""
+    """Return the version number as text."""
     return "any" if version.version == ANY_VERSION else str(version.version)
 
 
 def kind_among(version: SchemaVersion, known: Sequence[SchemaVersion]) -> str:
-    """Return its type, and whether something that was given by hand is in its place, among all that is saved of the topic."""
+    """Return its type, and whether a schema set by hand overrides it; ``known`` is all saved versions of the topic."""
     return kind_of(version) + ("" if is_in_effect(version, known) else " (overridden)")
 
 
 def kind_of(version: SchemaVersion) -> str:
-    """Return its type; what ends the versions before it has none."""
+    """Return its type; a deletion marker has none."""
     if version.is_deletion:
         return "(taken back)" if version.is_by_hand else "(deleted)"
     if version.schema.unreadable:
@@ -31,9 +31,9 @@ def kind_of(version: SchemaVersion) -> str:
 
 
 def fields_text(version: SchemaVersion, most: int) -> str:
-    """Return its fields in one line of ``most`` characters, and how many there are if it does not show all.
+    """Return its fields in one line of ``most`` characters, with their number if not all fit.
 
-    For a schema that is damaged it is what is wrong with it.
+    For a damaged schema, return the error.
     """
     try:
         fields = fields_of(version.schema)
@@ -42,7 +42,7 @@ def fields_text(version: SchemaVersion, most: int) -> str:
     text = printable(", ".join(fields))
     if len(text) <= most:
         return text
-    # Of pairs these are key and value, with all their fields inside.
+    # The fields of a pair are key and value, which contain all other fields.
     end = "…" if version.schema.type == "KEY_VALUE" else f"… ({len(fields):,} fields)"
     begin = text[: max(most - len(end) - 2, 0)]
     whole = begin.rpartition(", ")[0]
@@ -50,7 +50,7 @@ def fields_text(version: SchemaVersion, most: int) -> str:
 
 
 def as_json(topic: str, version: SchemaVersion, known: Sequence[SchemaVersion]) -> dict[str, Any]:
-    """Return it as values that JSON knows, without its definition; ``known`` is all that is saved of the topic."""
+    """Return it as JSON values, without its definition; ``known`` is all saved versions of the topic."""
     try:
         fields: list[str] | None = fields_of(version.schema)
     except InvalidSchemaError:

@@ -1,4 +1,4 @@
-"""``ledgerfs spark catalog``: what is in a bucket, by topic or by ledger."""
+"""``ledgerfs spark catalog``: list the contents of a bucket, by topic or by ledger."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ _COUNTS = ("ledgers", "ledger", "entries", "bytes", "blocks")
 _TIMES = ("created", "next_created", "uploaded", "first_publish_time", "last_publish_time")
 _HEADS = {"ledger_id": "ledger", "next_created": "next created", "is_sound": "sound",
           "first_publish_time": "first published", "last_publish_time": "last published"}  # fmt: skip
-# Of a ledger, the rest is for JSON and for notebooks.
+# Columns of a ledger that only JSON and notebooks show.
 _NOT_SHOWN = {"uuid", "copy", "object_bytes"}
 
 
@@ -46,7 +46,7 @@ def catalog(*, storage: "Storage", session: SessionOptions, by: str, publish_tim
       ledgerfs spark catalog s3://tier --publish-times --master spark://host:7077
     """
     with running(session, "ledgerfs catalog") as spark:
-        # This imports Spark, which is not on every machine.
+        # This imports Spark, an optional dependency.
         from ledgerfs.spark.pipelines.catalog import catalog as catalog_of
         from ledgerfs.spark.runtime.storage import storage_of
 
@@ -84,5 +84,5 @@ def _text(name: str, value: Any) -> str:  # noqa: ANN401  (a column's)
 
 
 if __name__ == "__main__":
-    # As a script, a pipeline is its command.
+    # spark-submit runs this module as a script.
     run_script("catalog")

@@ -48,10 +48,10 @@ def export(
 ) -> None:
     """Export topics as one Parquet table.
 
-    Spark writes the files: --to is a folder of a Hadoop filesystem that does not exist yet. A complete folder contains _SUCCESS.
-    Spark, Hive, DuckDB and pyarrow read the folder as one table.
+    Spark writes the files: --to is a new folder of a Hadoop filesystem. A complete folder contains _SUCCESS. Spark, Hive, DuckDB and
+    pyarrow read the folder as one table.
 
-    Exit code 1: damaged entries, values that could not be decoded, or ledgers are missing in the files. They are named.
+    Exit code 1: damaged entries, undecodable values, or ledgers are missing in the files. Each is listed.
 
     \b
     Examples:
@@ -62,7 +62,7 @@ def export(
       ledgerfs spark export s3://tier --to s3a://lake/all --master spark://host:7077
     """
     with running(session, "ledgerfs export") as spark:
-        # These import Spark, pyarrow and numba, which are not on every machine.
+        # These import Spark, an optional dependency, pyarrow and numba.
         from pyspark.sql import Observation
 
         from ledgerfs.bucket.partition_plan import DEFAULT_PARTITION_BYTES
@@ -83,5 +83,5 @@ def export(
 
 
 if __name__ == "__main__":
-    # As a script, a pipeline is its command.
+    # spark-submit runs this module as a script.
     run_script("export")

@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from ledgerfs.spark.runtime.storage import Storage
 
 WHAT_IS_NEEDED = "Spark needs pip install 'ledgerfs[spark]' and Java 17 (Debian: openjdk-17-jre-headless)"
-"""The advice if it is missing."""
+"""The advice if Spark or Java is missing."""
 
 _MASTERS = ("local", "spark://", "k8s://", "yarn")
 
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
-    """The options of the session, which is opened after everything else of a command is checked."""
+    """Options of the session. A command opens the session after all its other checks."""
 
     master: str | None
     settings: dict[str, str]
 
     def open(self, name: str) -> "SparkSession":
         """Return the session. Raises `click.ClickException` if Spark cannot start."""
-        # Spark is installed: the argument BUCKET has imported it.
+        # Spark is installed: the callback of the argument BUCKET has imported it.
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkException
 
@@ -59,7 +59,7 @@ def storage_argument(command: Command) -> Command:
 
 
 def _keep_master(context: click.Context, _: click.Parameter, master: str | None) -> None:
-    """Keep it for `_session`. For an invalid master, Spark's start script would print a page of Java."""
+    """Check --master and store it for `_session`. For an invalid master, Spark's start script would print a Java stack trace."""
     if master is not None and not master.startswith(_MASTERS):
         raise click.BadParameter(f"{master!r} is neither yarn nor begins with local, spark:// or k8s://")
     context.meta["ledgerfs.spark.master"] = master

@@ -1,6 +1,6 @@
-"""Running a command with Spark: a session that is stopped at the end, failures as errors of ours, rows printed as JSON.
+"""Run a command with Spark: stop the session at the end, raise failures as ledgerfs errors, print rows as JSON.
 
-A command's module can also be run as a script, by ``python -m`` or ``spark-submit``, with the same exit codes.
+``python -m`` and ``spark-submit`` can also run a command's module as a script, with the same exit codes.
 """
 
 import logging
@@ -35,16 +35,16 @@ def run_script(command: str) -> None:
 def running(session: SessionOptions, name: str) -> Iterator["SparkSession"]:
     """Open the session, and stop it and its jobs at the end, also after errors and Ctrl-C.
 
-    An error of ours that ended a task is raised again, so that message and exit code are those of other commands. Raises
-    `click.ClickException` if Spark or Java is not installed, or fails on its own.
+    Raises a task's ledgerfs error again, so message and exit code are the same as without Spark. Raises `click.ClickException`
+    if Spark or Java is not installed or fails.
     """
     _require_java()
-    # Spark's handler of Ctrl-C calls Java in the middle of other calls; stopping the session ends its jobs as well.
+    # Spark's Ctrl-C handler calls Java in the middle of other calls; stopping the session stops its jobs as well.
     on_interrupt = signal.getsignal(signal.SIGINT)
     opened = session.open(name)
     signal.signal(signal.SIGINT, on_interrupt)
     _silence_py4j()
-    # Spark's own; only now it is sure that Spark is installed.
+    # Imported only after the check that Spark is installed.
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
@@ -60,13 +60,13 @@ def running(session: SessionOptions, name: str) -> Iterator["SparkSession"]:
             raise click.ClickException(f"Spark: {line_of(failure)}") from failure
         raise error from failure
     finally:
-        # Java ends with this process in any case, and after an interruption may not answer any more.
+        # Java exits with this process in any case; after an interruption it may not answer.
         with suppress(Py4JError):
             opened.stop()
 
 
 def collected_rows(frame: "DataFrame") -> list[dict[str, Any]]:
-    """Run the query, and return its rows; times have the zone UTC, unlike those of Spark's own rows."""
+    """Run the query, and return its rows; times are in UTC, unlike those of Spark's own rows."""
     rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
     return rows
 
@@ -82,20 +82,20 @@ def print_rows(rows: list[dict[str, Any]]) -> None:
 
 
 def _silence_py4j() -> None:
-    """Keep py4j's tracebacks of interruptions off the terminal: it logs some to the root logger, which then prints py4j's own, too."""
+    """Hide py4j's tracebacks after Ctrl-C. It logs some to the root logger, which then also prints the log of py4j itself."""
     logging.getLogger().addFilter(lambda _: False)
     logging.getLogger("py4j").propagate = False
 
 
 def _was_interrupted(error: BaseException | None) -> bool:
-    """Whether an error came after Ctrl-C: Spark's own cleaning up calls Java again, which may have closed the connection."""
+    """Return whether Ctrl-C caused the error: Spark's cleanup calls Java again, which may have closed the connection."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
     return error is not None
 
 
 def _require_java() -> None:
-    """Raise `click.ClickException` if Spark's own script would not find Java; spark-submit has found it."""
+    """Raise `click.ClickException` if Spark's start script would not find Java; under spark-submit it has."""
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return
     home = os.environ.get("JAVA_HOME")

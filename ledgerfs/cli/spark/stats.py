@@ -1,4 +1,4 @@
-"""``ledgerfs spark stats``: messages, bytes and keys, by topic, day and producer."""
+"""``ledgerfs spark stats``: count messages, bytes and keys by topic, day and producer."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -51,10 +51,10 @@ def stats(
 ) -> None:  # fmt: skip
     """Count messages, bytes and keys by topic, day and producer.
 
-    Days are of UTC. Counts all topics if none is named. Reads and decompresses every message. The number of keys is approximate:
+    Days are in UTC. Counts all topics if none is named. Reads and decompresses every message. The number of keys is approximate:
     its standard error is 5 %.
 
-    Exit code 1: damaged entries were not counted (--on-corrupt skip). They are named.
+    Exit code 1: damaged entries were not counted (--on-corrupt skip). Each is listed.
 
     \b
     Examples:
@@ -66,7 +66,7 @@ def stats(
         raise click.UsageError("either name topics, or give --topics")
     scan.pop("columns", None)
     with running(session, "ledgerfs stats") as spark:
-        # This imports Spark, which is not on every machine.
+        # This imports Spark, an optional dependency.
         from ledgerfs.spark.pipelines.stats import stats as stats_of
         from ledgerfs.spark.runtime.storage import storage_of
         from ledgerfs.spark.source.left_out import by_topic, left_out_accumulator
@@ -97,5 +97,5 @@ def _print_table(rows: list[dict[str, Any]], by: tuple[str, ...]) -> None:
 
 
 if __name__ == "__main__":
-    # As a script, a pipeline is its command.
+    # spark-submit runs this module as a script.
     run_script("stats")

@@ -1,4 +1,4 @@
-"""``ledgerfs spark verify``: whether all of a bucket is readable, checked by Spark's tasks."""
+"""``ledgerfs spark verify``: check with Spark tasks that all ledgers of a bucket are readable."""
 
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def verify(context: click.Context, *, storage: "Storage", session: SessionOptions, quick: bool, as_json: bool) -> None:
     """Check all offloaded ledgers, many at a time.
 
-    Finds and prints the same as `ledgerfs verify`. The driver compares listing and indexes; tasks of about 128 MiB read every byte.
+    Prints the same findings as `ledgerfs verify`. The driver compares listing and indexes; tasks of about 128 MiB read every byte.
 
     Exit code 1: damage; 3: the store refused some objects.
 
@@ -37,7 +37,7 @@ def verify(context: click.Context, *, storage: "Storage", session: SessionOption
       ledgerfs spark verify s3://tier --master spark://host:7077 --json > findings.json
     """
     with running(session, "ledgerfs verify") as spark:
-        # This imports Spark, which is not on every machine.
+        # This imports Spark, an optional dependency.
         from ledgerfs.spark.pipelines.verify import prepare
 
         with progress() as update:
@@ -47,5 +47,5 @@ def verify(context: click.Context, *, storage: "Storage", session: SessionOption
 
 
 if __name__ == "__main__":
-    # As a script, a pipeline is its command.
+    # spark-submit runs this module as a script.
     run_script("verify")

@@ -7,7 +7,7 @@
     catalog(spark, "s3://tier").where("not is_sound").show()
     catalog(spark, "s3://tier", by="topic").orderBy("bytes", ascending=False).show(truncate=False)
 
-or ``ledgerfs spark catalog s3://tier``. Listing and indexes are enough, except for exact publish times, for which tasks read a little of
+or ``ledgerfs spark catalog s3://tier``. Reads only the listing and the indexes; for exact publish times, tasks also read two entries of
 each ledger.
 """
 
@@ -41,7 +41,7 @@ from ledgerfs.storage.ordered_map import ordered_map
 
 _TIME = pa.timestamp("us", tz="UTC")
 _LAST_MS = 253_402_300_799_999
-"""The last millisecond of a calendar with years of four digits."""
+"""The last millisecond of the year 9999, since 1970 UTC."""
 
 LEDGERS = pa.schema(
     [
@@ -64,7 +64,7 @@ LEDGERS = pa.schema(
 BY = ("ledger", "topic")
 _TIME_NAMES = ("first_publish_time", "last_publish_time")
 _TIMES = pa.schema([("row", pa.int64()), *((name, _TIME) for name in _TIME_NAMES)])
-"""A row of the catalog, and the times of its ledger."""
+"""Row number in the catalog, and the times of its ledger."""
 
 _DAMAGE = (CorruptObjectError, ObjectNotFoundError, StaleObjectError, UnsupportedFormatError)
 _THREADS = 4
@@ -78,12 +78,12 @@ def catalog(
     publish_times: bool = False,
     progress: Progress | None = None,
 ) -> DataFrame:
-    """Return the ledgers or topics of a bucket, which is listed now.
+    """List a bucket now, and return its ledgers or topics.
 
     By ledger, in the order of topics and ids: ``topic``, ``ledger_id``, ``uuid`` (of the offload), ``copy`` (0 for the one that is read,
-    others are further uploads), ``entries``, ``bytes`` (of entries), ``object_bytes`` (of the data object), ``blocks``, ``created`` (in
-    BookKeeper, null if unknown), ``next_created`` (that of the topic's next ledger, null for the last: messages of this one were published
-    between the two, as far as clocks agree), ``uploaded``, ``is_sound`` (false if sizes contradict each other: entries are missing).
+    higher numbers for further uploads), ``entries``, ``bytes`` (of entries), ``object_bytes`` (of the data object), ``blocks``, ``created``
+    (in BookKeeper, null if unknown), ``next_created`` (that of the topic's next ledger, null for the last; messages were published between
+    the two, as far as clocks agree), ``uploaded``, ``is_sound`` (false if sizes contradict each other: entries are missing).
 
     By topic: ``topic``, ``ledgers``, ``entries``, ``bytes`` (every ledger once, even if it has several copies; null if damaged indexes
     claim more than 2⁶³), ``created`` (the first ledger), ``uploaded`` (the last one).
@@ -97,8 +97,8 @@ def catalog(
     by
         ``ledger`` or ``topic``.
     publish_times
-        Add ``first_publish_time`` and ``last_publish_time`` of the first and the last entry, null if these cannot be read. Tasks read them
-        when rows are used.
+        Add ``first_publish_time`` and ``last_publish_time`` of the first and last entry, null if unreadable. Tasks read them when rows are
+        used.
     progress
         Called with the progress of the listing.
 
@@ -126,7 +126,7 @@ def catalog(
 
 
 def ledger_table(found: Catalog) -> pa.Table:
-    """Return a catalog as a table of Arrow, a row for each ledger (`LEDGERS`)."""
+    """Return a catalog as an Arrow table with one row for each ledger (`LEDGERS`)."""
     rows = found.ledgers
     topics = pa.array([topic_of(name) for name in found.names], pa.string())
     columns = {
@@ -147,20 +147,20 @@ def ledger_table(found: Catalog) -> pa.Table:
 
 
 def _column(rows: Table, name: str) -> npt.NDArray[np.int64]:
-    """Return a contiguous copy of a column, as pyarrow needs it."""
+    """Return a contiguous copy of a column, which pyarrow requires."""
     return np.ascontiguousarray(rows[name])
 
 
 def _times_of(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
-    """Return times from ms since 1970; null for 0, which is unknown, and for times after the year 9999."""
+    """Return times from ms since 1970; null for 0 (unknown) and for times after the year 9999."""
     is_known = (milliseconds > 0) & (milliseconds <= _LAST_MS)
     return pa.array(np.where(is_known, milliseconds, 0) * 1000, mask=~is_known).cast(_TIME)
 
 
 def _next_created(rows: Table) -> npt.NDArray[np.int64]:
-    """Return when the next ledger of the same topic with a known creation was created; 0 if there is none."""
+    """Return the creation time of the topic's next ledger that has one; 0 if there is none."""
     created, names, ids = (_column(rows, column) for column in ("created_ms", "name", "ledger_id"))
-    # Copies are next to each other, with the same creation.
+    # Copies are adjacent and have the same creation time.
     known = np.flatnonzero(created > 0)
     behind = np.searchsorted(_ordinals(names, ids)[known], _ordinals(names, ids), side="right")
     following = np.append(known, -1)[behind]
@@ -169,7 +169,7 @@ def _next_created(rows: Table) -> npt.NDArray[np.int64]:
 
 
 def _ordinals(names: npt.NDArray[np.int64], ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return numbers for the ledgers of a sorted table, one number for all copies of one."""
+    """Return numbers for the ledgers of a sorted table; all copies of a ledger get the same number."""
     if not ids.size:
         return ids
     begins = (np.diff(ids) != 0) | (np.diff(names) != 0)
@@ -205,7 +205,7 @@ def _times(spark: SparkSession, storage: Storage, found: Catalog) -> DataFrame:
 
 
 def read_publish_times(storage: Storage, part: LedgerRows) -> Iterator[pa.RecordBatch]:
-    """Yield a row for each of some ledgers; null where the entry is damaged, which `ledgerfs verify` names.
+    """Yield a row for each ledger; null where the entry is damaged, which `ledgerfs verify` reports.
 
     Raises `AccessDeniedError` and `StoreError`.
     """
@@ -221,7 +221,7 @@ def read_publish_times(storage: Storage, part: LedgerRows) -> Iterator[pa.Record
 
 
 def _publish_time(reader: LedgerReader, entry: int) -> int | None:
-    """Return when an entry was published, also a broker's marker, µs since 1970 UTC; None if it is damaged."""
+    """Return the publish time of an entry, also of a broker's marker, in µs since 1970 UTC; None if it is damaged."""
     # These import numba, which the driver does not need.
     from ledgerfs.messages.decode.entries import DecodeOptions, TopicDecoder
     from ledgerfs.messages.decode.entry_fields import publish_times

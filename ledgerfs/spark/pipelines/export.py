@@ -1,4 +1,4 @@
-"""Exporting topics as Parquet, written by Spark's own writer.
+"""Export topics as Parquet with Spark's own writer.
 
 ::
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _NAMED = (StringType, IntegralType, DateType, BooleanType)
 _TIME = "unix_micros(publish_time)"
 _DAY_US, _HOUR_US = 86_400_000_000, 3_600_000_000
-# Spark's own functions of dates follow the time zone of the session.
+# Spark's own date functions use the time zone of the session.
 _OF_TIME = {
     "date": f"date_from_unix_date(cast(({_TIME} - pmod({_TIME}, {_DAY_US})) div {_DAY_US} as int))",
     "hour": f"lpad(cast(pmod({_TIME}, {_DAY_US}) div {_HOUR_US} as string), 2, '0')",
@@ -56,34 +56,34 @@ def export(
     options: ScanOptions | None = None,
     **keywords: Unpack[ScanKeywords],
 ) -> None:
-    """Export topics as Parquet to a folder, which has ``_SUCCESS`` once all files are there.
+    """Export topics as Parquet to a folder, which gets ``_SUCCESS`` when all files are written.
 
     Parameters
     ----------
     spark, storage
         The session; a bucket's URL, or a `Storage` with options of its filesystem.
     to
-        The folder, as ``DataFrameWriter.parquet`` takes it: ``s3a://…`` needs Hadoop's module for S3, a relative path is Spark's.
+        The folder for ``DataFrameWriter.parquet``: ``s3a://…`` needs Hadoop's S3 module; Spark resolves a relative path.
     topics, topics_pattern
         Names of topics, or a regular expression that whole names match; all topics without both.
     partition_by
-        Columns that folders are named by, outermost first: texts, integers and booleans of the files or of the message table; ``date`` and
-        ``hour``, which are of ``publish_time``, in UTC.
+        Partition columns, outermost first: texts, integers and booleans of the files or of the message table; ``date`` and ``hour`` of
+        ``publish_time``, in UTC.
     partition_bytes, left_out, columns, options, keywords
         As in `read_messages`.
     observation
-        Gets ``messages``, the number of messages that were written.
+        Gets ``messages``, the number of written messages.
 
     Raises
     ------
     InvalidOptionError
         An invalid option; the folder exists.
     ExportFolderError
-        The folder has other rows than were written: something else wrote to it, or deleted in it, meanwhile.
+        The folder does not have the written rows: another writer changed it meanwhile.
     LedgerfsError
-        As reading. After an error of a task, the folder has no ``_SUCCESS`` and is not complete.
+        A read failed. After an error of a task, the folder has no ``_SUCCESS`` and is not complete.
     pyspark.errors.PySparkException
-        What Spark itself refuses, such as folders by a column that is not there.
+        Spark refused the query, for example a partition column that does not exist.
 
     """
     scan = ScanOptions.of(options, **keywords)
@@ -112,16 +112,16 @@ def export(
 
 
 def _with_columns_of_folders(columns: Sequence[str], partition_by: Iterable[str]) -> list[str]:
-    """Return the columns of the message table to read: those that are wanted, and those that folders are named by."""
+    """Return the columns of the message table to read: requested columns and partition columns."""
     needed = ("publish_time" if name in _OF_TIME else name for name in partition_by)
     return list(dict.fromkeys((*columns, *(name for name in needed if name in MESSAGE_SCHEMA.names))))
 
 
 def _with_times(rows: DataFrame, partition_by: Iterable[str]) -> DataFrame:
-    """Add the date and the hour if folders are named by them; raises `InvalidOptionError` where a field of values has that name."""
+    """Add the date and the hour if they are partition columns; raises `InvalidOptionError` if a field of values has that name."""
     for name in partition_by:
         if name in _OF_TIME:
-            # To Spark, names in another case are the same.
+            # Spark ignores the case of names.
             if name in map(str.lower, rows.columns):
                 raise InvalidOptionError("a field of the values has this name; export without flatten", key=name)
             rows = rows.withColumn(name, functions.expr(_OF_TIME[name]))
@@ -129,8 +129,8 @@ def _with_times(rows: DataFrame, partition_by: Iterable[str]) -> DataFrame:
 
 
 def _require_names(rows: DataFrame, partition_by: Iterable[str]) -> None:
-    """Raise `InvalidOptionError` for columns whose values names of folders do not give back: bytes, and times, which have no zone there."""
-    # To Spark, names in another case are the same.
+    """Raise `InvalidOptionError` for columns that folder names cannot represent: bytes, and times, which would lose their zone."""
+    # Spark ignores the case of names.
     names = set(map(str.lower, partition_by))
     for field in rows.schema:
         if field.name.lower() in names and not isinstance(field.dataType, _NAMED):
@@ -141,8 +141,8 @@ def _require_names(rows: DataFrame, partition_by: Iterable[str]) -> None:
 
 
 def _require_rows(rows: DataFrame, wanted: int, to: str) -> None:
-    """Raise `ExportFolderError` unless a folder has all rows: of two exports at once, Spark lets one take away the files of the other."""
-    # With a schema, nothing is inferred; and so a folder without files has no rows.
+    """Raise `ExportFolderError` unless a folder has all rows: with two exports at once, one may delete the files of the other."""
+    # With a schema, Spark infers nothing, and a folder without files has no rows instead of an error.
     found = rows.sparkSession.read.schema(rows.schema).option("recursiveFileLookup", value=True).parquet(to).count()
     if found != wanted:
         raise ExportFolderError(

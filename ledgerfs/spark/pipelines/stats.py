@@ -1,4 +1,4 @@
-"""Numbers of messages, bytes and keys, by topic, day and producer.
+"""Count messages, bytes and keys, by topic, day and producer.
 
 ::
 
@@ -6,8 +6,8 @@
 
     stats(spark, "s3://tier", start_time="2026-11-01").orderBy("bytes", ascending=False).show(truncate=False)
 
-or ``ledgerfs spark stats s3://tier``. Every message is decoded in the Python workers, and its value replaced by its length there: payloads
-never get to Java.
+or ``ledgerfs spark stats s3://tier``. The Python workers decode every message and replace its value by its length, so payloads never reach
+Java.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ledgerfs.spark.source.left_out import Omissions
 
 BY = ("topic", "day", "producer_name")
-"""What messages are grouped by."""
+"""Group columns."""
 
 _READ = ("topic", "publish_time", "producer_name", "key", "key_bytes", "value")
 _SIZES = pa.schema(
@@ -58,9 +58,9 @@ def stats(
 ) -> DataFrame:
     """Return a row for each group, in order: the columns of ``by``, then ``messages``, ``bytes`` and ``keys``.
 
-    ``bytes`` are those of the values as a consumer gets them, decompressed and without keys, properties and metadata; a null value
-    (a tombstone, or encrypted with ``on_encrypted="null"``) has none. ``keys`` is the approximate number of different keys (the standard
-    error is 5 %), 0 if no message has one.
+    ``bytes`` is the size of the values that a consumer gets, decompressed and without keys, properties and metadata; 0 for a null value
+    (a tombstone, or encrypted with ``on_encrypted="null"``). ``keys`` is the approximate number of distinct keys (standard error 5 %),
+    0 if no message has a key.
 
     Parameters
     ----------
@@ -69,16 +69,16 @@ def stats(
     topics, topics_pattern
         Names of topics, or a regular expression that whole names match; all topics without both.
     by
-        Some of ``topic``, ``day`` (UTC, of the publish time) and ``producer_name``, in the order wanted; none for one sum.
+        Some of ``topic``, ``day`` (of the publish time, UTC) and ``producer_name``, in the order of columns; empty for one sum.
     partition_bytes, left_out, options, keywords
         As in `read_messages`.
 
     Raises
     ------
     NotFoundError, AccessDeniedError, StoreError
-        As `read_messages`; what tasks raise arrives as an error of Spark's that has our message.
+        As `read_messages`; errors of tasks arrive as Spark errors that contain the ledgerfs message.
     InvalidOptionError
-        For something else in ``by``, and an option that is none.
+        An unknown column in ``by``, or an unknown option.
 
     """
     scan = ScanOptions.of(options, **keywords)
@@ -100,7 +100,7 @@ def stats(
 
 
 def sizes_of(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the columns that are counted, a row for each message."""
+    """Return the columns to count, a row for each message."""
     key = pc.coalesce(batch["key"].cast(pa.binary()), batch["key_bytes"])
     size = pc.binary_length(batch["value"]).cast(pa.int64())
     day = batch["publish_time"].cast(pa.date32())

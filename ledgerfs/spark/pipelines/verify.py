@@ -1,6 +1,6 @@
-"""Verifying a bucket with Spark: `ledgerfs.verification`, with the ledgers checked by tasks.
+"""Verify a bucket with Spark: `ledgerfs.verification`, with ledgers checked by tasks.
 
-The driver compares listing and indexes, which reads no data. Then the ledgers are cut into parts of about 128 MiB, and tasks read every
+The driver compares listing and indexes without reading data. Then it splits the ledgers into parts of about 128 MiB, and tasks read every
 byte of them::
 
     from ledgerfs.spark.pipelines.verify import verify
@@ -56,26 +56,26 @@ _LEDGER = pa.schema(
 )
 _PLACED = pa.schema([("row", pa.int64()), ("position", pa.int32()), *FINDING])
 _BATCH_LEDGERS = 64
-# Findings of the whole bucket come before those of its ledgers, except one, as in a report without Spark.
+# Findings about the bucket precede those about its ledgers, except one; the same order as in a report without Spark.
 _BEFORE_LEDGERS, _BEHIND_LEDGERS = -1, 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """A verification that Spark does at the first use of its rows; the findings are kept for further uses.
+    """A verification that Spark runs at the first use of its rows; the findings are cached for further uses.
 
     Attributes
     ----------
     bucket
         The bucket, in the driver.
     quick
-        Whether only indexes and sizes are compared.
+        Whether to compare only indexes and sizes.
     ledgers
-        Number of ledgers, every copy counted.
+        Number of ledgers, including copies.
     checked
-        A row for each ledger that was read: entries and bytes, and its findings; persisted.
+        A row for each ledger that was read: entries, bytes and findings; persisted.
     findings
-        All findings: `FINDING`, damage first, then what could not be checked, then remarks.
+        All findings (`FINDING`): damage first, then ``unchecked``, then ``remark``.
 
     """
 
@@ -86,27 +86,27 @@ class Verification:
     findings: DataFrame
 
     def report(self) -> Report:
-        """Run it, and return the same report as `ledgerfs.verification.verify`."""
+        """Run the verification, and return the same report as `ledgerfs.verification.verify`."""
         entries, read = self.checked.agg(functions.sum("entries"), functions.sum("bytes")).collect()[0]
         return Report(self.quick, self.ledgers, entries or 0, read or 0, tuple(map(_finding, self.findings.collect())))
 
 
 def verify(spark: SparkSession, storage: Storage | str, *, quick: bool = False) -> DataFrame:
-    """Return the findings about a bucket, a row each (`FINDING`), damage first.
+    """Return the findings about a bucket, one row each (`FINDING`), damage first.
 
     Parameters
     ----------
     spark, storage
         The session; a bucket's URL, or a `Storage` with options of its filesystem.
     quick
-        Compare listing and indexes only, which also finds truncated offloads that Pulsar calls successful. This is done at once; tasks run
-        when rows are used. Their findings are kept with the session (``spark.catalog.clearCache()``).
+        Compare listing and indexes only, which also finds truncated offloads that Pulsar reports as successful. The comparison runs at
+        once; tasks run when rows are used. The session caches their findings (``spark.catalog.clearCache()``).
 
     Raises
     ------
     NotFoundError, AccessDeniedError, StoreError
-        The catalog cannot be loaded. A store that a task cannot reach ends the job, with our message in Spark's error; everything else is a
-        finding.
+        The catalog cannot be loaded. If a task cannot reach the store, the job fails, with the ledgerfs message in Spark's error; all
+        else is a finding.
 
     """
     return prepare(spark, storage, quick=quick).findings
@@ -115,9 +115,9 @@ def verify(spark: SparkSession, storage: Storage | str, *, quick: bool = False) 
 def prepare(
     spark: SparkSession, storage: Storage | str, *, quick: bool = False, progress: Progress | None = None
 ) -> Verification:
-    """Compare listing and indexes now, and return the verification for the tasks.
+    """Compare listing and indexes now, and return the verification that tasks will run.
 
-    ``progress`` is called with the progress of the listing; the other arguments and the errors are those of `verify`.
+    ``progress`` is called with the progress of the listing; other arguments and errors as in `verify`.
     """
     where = storage_of(spark, storage).of_task(None, spark.sparkContext.defaultParallelism)
     bucket = where.bucket()
@@ -144,7 +144,7 @@ def _check_ledgers(spark: SparkSession, storage: Storage, catalog: Catalog, *, q
 
 
 def check_part(storage: Storage, part: LedgerRows) -> Iterator[pa.RecordBatch]:
-    """Read every byte of some ledgers, a few at a time, and yield a row for each; a task of `verify`."""
+    """Read every byte of the ledgers, a few at a time, and yield a row for each; a task of `verify`."""
     bucket = storage.bucket()
 
     def check_one(item: tuple[int, LedgerRef]) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def check_part(storage: Storage, part: LedgerRows) -> Iterator[pa.RecordBatch]:
 
 
 def _about_schemas(checked: DataFrame, storage: Storage, position: int) -> DataFrame:
-    """Return the remarks about schemas that are not saved, from ``position`` on behind the ledgers; one task makes them."""
+    """Return the remarks about unsaved schemas, sorted behind the ledgers from ``position`` on; one task checks them."""
 
     def remarks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         schemas = UnsavedSchemas(storage.bucket())
@@ -189,7 +189,7 @@ def _about_schemas(checked: DataFrame, storage: Storage, position: int) -> DataF
 
 
 def _placed(spark: SparkSession, first: Iterable[Finding], last: Iterable[Finding]) -> DataFrame:
-    """Return findings of the driver as rows, with their places among those of the ledgers."""
+    """Return the driver's findings as rows, with sort positions before and behind the ledgers."""
     rows = [
         {"row": row, "position": position, **finding.as_json()}
         for row, findings in ((_BEFORE_LEDGERS, first), (_BEHIND_LEDGERS, last))

@@ -1,11 +1,11 @@
-"""Spark's daemon, which starts the Python workers, except that workers end silently once Spark has closed their socket.
+"""Spark's daemon for Python workers, changed so that workers exit silently after Spark has closed their socket.
 
 Spark closes the sockets of idle workers after a minute, and of all workers when a session stops. A worker then tries to answer that it got
 no further task. Over a Unix domain socket, unlike TCP, that fails at once: Spark's own daemon prints a traceback of ``BrokenPipeError`` for
-each of them, in the middle of a command's output (seen with Spark 4.3). Nobody waits at a closed socket, so the error is of no use.
+each worker, in the middle of a command's output (seen with Spark 4.3). The error has no use, since the socket has no reader any more.
 
 Spark runs this daemon if ``spark.python.daemon.module`` is ``ledgerfs.spark.runtime.daemon``, but only for tasks: the process that plans a
-data source has Spark's own (seen with Spark 4.3). The commands plan in the driver.
+data source uses Spark's own daemon (seen with Spark 4.3). The commands plan in the driver.
 """
 
 import socket
@@ -16,7 +16,7 @@ _worker = daemon.worker
 
 
 def worker(sock: socket.socket, authenticated: bool) -> int:
-    """Do a task as Spark's daemon does; return the exit code, which is not 0 if the worker should end."""
+    """Run a task as Spark's daemon does; return the exit code, not 0 if the worker should exit."""
     try:
         return _worker(sock, authenticated)
     except (BrokenPipeError, ConnectionResetError):

@@ -1,6 +1,6 @@
-"""Hadoop's settings of S3 (``fs.s3a.*``), which Spark users already have, as options of fsspec.
+"""Convert Hadoop's S3 settings (``fs.s3a.*``), which Spark users already have, to fsspec options.
 
-Everything else is left to the AWS conventions (environment, profile, role of the machine), which s3fs follows by itself.
+For everything else s3fs follows the AWS conventions (environment, profile, role of the machine).
 """
 
 import os
@@ -17,9 +17,9 @@ _S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
 
 
 def s3_options(url: str, settings: Mapping[str, str]) -> dict[str, Any]:
-    """Return Hadoop's settings (``fs.s3a.endpoint``, also with ``spark.hadoop.`` in front) of a URL's bucket as options of s3fs.
+    """Return Hadoop's settings (``fs.s3a.endpoint``, also with prefix ``spark.hadoop.``) for a URL's bucket as s3fs options.
 
-    Settings of the bucket itself (``fs.s3a.bucket.<name>.endpoint``) take precedence over those of all buckets. None if it is not on S3.
+    Settings of one bucket (``fs.s3a.bucket.<name>.endpoint``) take precedence over settings of all. Empty if the URL is not on S3.
     """
     scheme, _, rest = url.partition("://")
     if scheme not in _S3_SCHEMES:
@@ -34,7 +34,7 @@ def s3_options(url: str, settings: Mapping[str, str]) -> dict[str, Any]:
 def settings_of_files(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the settings in ``$SPARK_CONF_DIR/spark-defaults.conf`` and ``$HADOOP_CONF_DIR/core-site.xml``; Spark's take precedence.
 
-    A missing file has none; invalid XML raises `xml.etree.ElementTree.ParseError`.
+    Ignores missing files; invalid XML raises `xml.etree.ElementTree.ParseError`.
     """
     found = os.environ if environment is None else environment
     settings: dict[str, str] = {}
@@ -46,7 +46,7 @@ def settings_of_files(environment: Mapping[str, str] | None = None) -> dict[str,
 
 
 def only_s3(settings: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return those of some settings that `s3_options` understands, under Hadoop's names."""
+    """Return the settings that `s3_options` supports, under Hadoop's names."""
     plain = ((name.removeprefix(_SPARK_PREFIX), value) for name, value in settings)
     return {name: value for name, value in plain if name.startswith(_PREFIX)}
 
@@ -68,7 +68,7 @@ def _options_of(settings: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _endpoint(host: str, is_secure: str) -> str:
-    """Return the URL of an endpoint, which may be without a scheme in Hadoop's settings."""
+    """Return the URL of an endpoint; Hadoop's settings may omit the scheme."""
     if "://" in host:
         return host
     return f"{'http' if is_secure == 'false' else 'https'}://{host}"

@@ -1,4 +1,4 @@
-"""Parsing the options of Spark, which are texts. All functions raise `InvalidOptionError`, which names the option."""
+"""Parse Spark options, which are texts. All functions raise `InvalidOptionError` with the option's name."""
 
 import ast
 import json
@@ -21,7 +21,7 @@ def text(value: str, name: str) -> str:
 
 
 def texts(value: str, name: str) -> list[str]:
-    """Return a list that is written as JSON, as in Python (which ``.option("topics", [...])`` becomes), or with commas."""
+    """Return a list in JSON, in Python syntax (from ``.option("topics", [...])``), or separated by commas."""
     parsed = _list_or_text(value)
     found = [part.strip() for part in parsed.split(",")] if isinstance(parsed, str) else parsed
     if not found or not all(isinstance(one, str) and one for one in found):
@@ -39,7 +39,7 @@ def _list_or_text(value: str) -> Any:  # noqa: ANN401  (a literal)
 
 
 def flag(value: str, name: str) -> bool:
-    """Return the value of ``true`` or ``false``, in any case."""
+    """Parse ``true`` or ``false``, ignoring case."""
     found = {"true": True, "false": False}.get(value.lower())
     if found is None:
         raise InvalidOptionError("true or false", key=f"{name}={value}")
@@ -55,12 +55,12 @@ def number(value: str, name: str) -> int:
 
 
 def moment(value: str, name: str) -> int | str:  # noqa: ARG001  (as its neighbours)
-    """Return a time as `Topic.scan` takes it: digits are ms since 1970."""
+    """Return a time for `Topic.scan`: digits are ms since 1970."""
     return int(value) if re.fullmatch(r"-?[0-9]+", value) else value
 
 
 def size(value: str, name: str) -> int:
-    """Return bytes, of a number with or without a unit."""
+    """Return a size in bytes; the text may have a unit."""
     try:
         return parse_size(value)
     except InvalidOptionError as error:
@@ -76,7 +76,7 @@ def seconds(value: str, name: str) -> float:
 
 
 def private_keys(value: str, name: str) -> dict[str, Path]:
-    """Return {name: file}; the keys are in files that every worker has, never in options, which plans show."""
+    """Return {name: file}. Keys are in files on every worker, never in options, which plans show."""
     if _KEY_TEXT in value:
         raise InvalidOptionError(
             "a key itself does not belong into an option, which plans show; name a file that has it", key=name

@@ -1,8 +1,8 @@
-"""How a bucket is reached from each of Spark's processes: the driver, the one that plans, and the workers.
+"""Open a bucket in each of Spark's processes: the driver, the planner, and the workers.
 
-A user's options are part of the plan, which logs and the UI may show, so credentials are refused there. These come from Hadoop's settings,
-which Spark gives to every task, and from the AWS conventions. Credentials that are given in Python travel inside pickled functions, which
-are printed nowhere.
+Logs and the UI may show the plan, which contains a user's options, so options must not contain credentials. Credentials come from Hadoop's
+settings, which Spark sends to every task, and from the AWS conventions. Credentials from Python code travel inside pickled functions, which
+are not printed.
 """
 
 import json
@@ -32,17 +32,17 @@ _lock = ForkLock()
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Storage:
-    """A bucket's URL and the options of its filesystem. Pickles; its repr shows the URL only.
+    """A bucket's URL and filesystem options. Can be pickled; its repr shows only the URL.
 
     Attributes
     ----------
     url
-        As in `ledgerfs.open_bucket`; ``s3a://`` is S3, too. A relative path becomes absolute at once, since workers have other working
+        As in `ledgerfs.open_bucket`; ``s3a://`` also means S3. A relative path becomes absolute at once, since workers have other working
         directories.
     options
-        The user's, of the URL's filesystem.
+        The user's options for the URL's filesystem.
     settings
-        Hadoop's, of a session (`ledgerfs.spark.register`); ``options`` take precedence.
+        Hadoop settings of a session (`ledgerfs.spark.register`); ``options`` take precedence.
     cache_dir, catalog_max_age, layout, on_unreadable
         As in `open_bucket`.
 
@@ -66,23 +66,23 @@ class Storage:
 
     @property
     def filesystem_options(self) -> dict[str, Any]:
-        """Options of the filesystem in this process, with the credentials of Hadoop's settings."""
+        """Filesystem options in this process, with credentials from Hadoop's settings."""
         return {**s3_options(self.url, self._known_settings()), **self.options}
 
     def with_settings(self, settings: Mapping[str, str]) -> "Storage":
-        """Return the same with a session's settings of S3; those that are known already take precedence."""
+        """Return the storage with a session's S3 settings added; existing settings take precedence."""
         return replace(self, settings={**settings, **self.settings})
 
     def of_task(self, rate: int | None, tasks: int) -> "Storage":
-        """Return the storage for one of ``tasks`` tasks that may run at once, which together read ``rate`` bytes a second of each server.
+        """Return the storage for one of ``tasks`` concurrent tasks, which together read ``rate`` bytes/s from each server.
 
-        Without a rate it is that of the source, unless the user has given what each process may read. Buckets have no such rate.
+        Without ``rate``, the default of the source applies, unless the user has set the rate of each process. Buckets have no rate.
         """
         scheme = scheme_of(self.url)
         return self if scheme is None else replace(self, options=scheme.options_of_task(self.options, rate, tasks))
 
     def bucket(self) -> Bucket:
-        """Return the bucket, in one process the same one for the same storage: its connections, caches and catalog serve all tasks."""
+        """Return the bucket, one per process and storage, so that all tasks share its connections, caches and catalog."""
         told = json.dumps(
             [self.url, self.filesystem_options, self.cache_dir, self.catalog_max_age, self.layout, self.on_unreadable],
             sort_keys=True,
@@ -95,7 +95,7 @@ class Storage:
             return bucket
 
     def open(self) -> Bucket:
-        """Return the bucket, opened again, so that its first use lists it, unless ``catalog_max_age`` allows an older listing."""
+        """Open the bucket again: its first use lists it, unless ``catalog_max_age`` allows an older listing."""
         options = self.filesystem_options
         return open_bucket(
             self.url,
@@ -113,13 +113,13 @@ class Storage:
 
 
 def storage_of(spark: SparkSession, where: Storage | str) -> Storage:
-    """Return a storage, or that of a URL, with the session's settings of S3, for tasks and for this process."""
+    """Return a storage or URL as a `Storage` with the session's S3 settings, for tasks and for this process."""
     storage = Storage(where) if isinstance(where, str) else where
     return storage.with_settings(session_settings(spark))
 
 
 def session_settings(spark: SparkSession) -> dict[str, str]:
-    """Return a session's settings of S3: from its own configuration and from Hadoop's files."""
+    """Return a session's S3 settings, from its configuration and from Hadoop's files."""
     pairs = spark.sparkContext.getConf().getAll()
     return {**settings_of_files(), **only_s3(pairs)}
 

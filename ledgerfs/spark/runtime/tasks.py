@@ -1,7 +1,7 @@
-"""Work done by Spark's tasks, one part each: what a worker does once, and what a failed task says.
+"""Run work in Spark tasks, one part each, and recover the errors of failed tasks.
 
-An exception travels from a Python worker to the driver as text, inside pages of Python's and Java's tracebacks. The class is named there,
-and the text of our errors names object and offset, so both can be had back.
+An exception travels from a Python worker to the driver as text, inside long tracebacks of Python and Java. The text contains the class and,
+for ledgerfs errors, object and offset, so `error_of` can rebuild the error.
 """
 
 import gc
@@ -29,18 +29,18 @@ _PARTS = pa.schema([("number", pa.int32()), ("part", pa.binary())])
 def distribute(
     spark: SparkSession, parts: Iterable[Part], work: Callable[[Part], Iterator[pa.RecordBatch]], schema: StructType
 ) -> DataFrame:
-    """Return the batches that ``work`` yields for each part, as a DataFrame; nothing runs before its rows are used.
+    """Return the batches that ``work`` yields for each part, as a DataFrame; tasks run when its rows are used.
 
     Parameters
     ----------
     spark
         The session.
     parts
-        Values that pickle, each small; they are sent to their own task only.
+        Small picklable values; each is sent to its own task only.
     work
-        Runs in a Python worker, perhaps more than once; it is sent to every task, so it has to be small, too.
+        Runs in a Python worker, perhaps more than once. It is sent to every task, so it must also be small.
     schema
-        Of the batches.
+        Schema of the batches.
 
     """
     pickled = [pickle.dumps(part) for part in parts]
@@ -60,13 +60,13 @@ def distribute(
 def spare_imports() -> None:
     """Exclude imported modules and compiled kernels from the garbage collection that Spark's daemon runs after every task.
 
-    Otherwise that takes 16 to 58 ms each time.
+    This saves 16 to 58 ms each time.
     """
     gc.freeze()
 
 
 def error_of(failure: Exception) -> LedgerfsError | None:
-    """Return the error of ours that ended a job, from the exception that Spark raised; None if it was another error."""
+    """Return the ledgerfs error that failed a job, from Spark's exception; None for other errors."""
     match = _OURS.match(_last_line(str(failure)))
     kind = getattr(errors, match[1], None) if match else None
     if match is None or not (isinstance(kind, type) and issubclass(kind, LedgerfsError)):
@@ -75,12 +75,12 @@ def error_of(failure: Exception) -> LedgerfsError | None:
 
 
 def line_of(failure: Exception) -> str:
-    """Return an exception of Spark's in one line."""
+    """Return Spark's exception in one line."""
     return _last_line(str(failure)).strip().removeprefix(": ") or type(failure).__name__
 
 
 def _last_line(text: str) -> str:
-    """Return the line of a traceback that names the exception; without a traceback, the first line with a meaning."""
+    """Return the traceback line with the exception; without a traceback, the first meaningful line."""
     _, has_traceback, shown = text.rpartition(_TRACEBACK)
     lines = [line for line in shown.splitlines() if line.strip()]
     if has_traceback:

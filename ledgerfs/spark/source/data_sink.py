@@ -1,16 +1,16 @@
-"""The write side of the data source: the rows of each partition become one ledger, and all of them appear at the end, or none.
+"""The write side of the data source: each partition becomes one ledger; at the end all ledgers appear, or none.
 
-Each attempt of a task writes a data object of its own, which is not yet a ledger. When all tasks are done, Spark has the driver commit,
-which puts the indexes (`ledger_group`) and removes the objects of failed attempts; if a task failed for good, the driver aborts, which
-removes everything. Not covered:
+Each attempt of a task writes its own data object, which is not yet a ledger. When all tasks are done, Spark calls the driver's commit,
+which puts the indexes (`ledger_group`) and removes the objects of failed attempts; if a task failed for good, Spark calls abort, which
+removes everything. Limits:
 
-* An object store does not make two objects appear at once. During the commit, a few requests for every four ledgers, readers may see some
-  of the ledgers, and a driver that is killed in just that time leaves these. A DataFrame of one partition (``coalesce(1)``) is one ledger,
+* An object store cannot make two objects appear at once. During the commit (a few requests for every four ledgers) readers may see only
+  some of the ledgers; a driver that is killed in that time leaves these. A DataFrame of one partition (``coalesce(1)``) is one ledger,
   which appears whole or not at all.
-* A driver that is killed before it commits leaves data objects without an index. They are no ledgers, and ``ledgerfs verify`` names
-  them. ``ledgerfs repair`` completes a commit that had begun; otherwise it leaves them alone, unless a ledger is named. It knows them by
-  their user metadata, which a folder does not keep.
-* A task that the driver cannot reach may complete a data object after the driver has removed the others. It is left like those.
+* A driver that is killed before it commits leaves data objects without an index. They are not ledgers, and ``ledgerfs verify`` lists
+  them. ``ledgerfs repair`` completes a commit that had begun; otherwise it changes them only if their ledger is named. It identifies them
+  by their user metadata, which a folder does not store.
+* A task that the driver cannot reach may complete a data object after the driver has removed the others. It stays like those above.
 """
 
 import logging
@@ -45,7 +45,7 @@ from ledgerfs.writing.write import Wanted
 _log = logging.getLogger("ledgerfs.spark")
 
 _TASK_OUTLIVES_ITS_END = 5.0
-"""Seconds for which the worker of a task that Spark has given up may go on: Spark looks every two, and waits two more."""
+"""Seconds that the worker of a killed task may go on: Spark checks every two seconds, and waits two more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +55,9 @@ class WrittenPartition(WriterCommitMessage):
     Attributes
     ----------
     ledger
-        The data object that it wrote; None without rows.
+        The data object that the task wrote; None without rows.
     attempt
-        How often the task had failed before.
+        Number of earlier failures of the task.
 
     """
 
@@ -68,9 +68,9 @@ class WrittenPartition(WriterCommitMessage):
 def open_sink(
     options: Mapping[str, str], schema: StructType, *, overwrite: bool, settings: Mapping[str, str] | None = None
 ) -> "LedgerSink":
-    """Return the writer of a DataFrame's rows; called in the process that plans, before any task runs.
+    """Return the writer of a DataFrame's rows; called in the planning process, before any task runs.
 
-    ``settings`` are Hadoop's, of the session.
+    ``settings`` are the session's Hadoop settings.
 
     Raises
     ------
@@ -79,9 +79,9 @@ def open_sink(
     InvalidNameError, InvalidOptionError, InvalidRowsError
         An invalid topic, option or column, or the name of a partitioned topic.
     InvalidSchemaError, SchemaConflictError
-        A schema of which no values are written, or whose number has another one.
+        A schema that cannot encode values, or a version number that another schema has.
     RefusedLedgerError, LedgerExistsError, NotFoundError, AccessDeniedError, StoreError
-        A block size that the store does not take, a first ledger that exists, a bucket that does not exist or cannot be listed.
+        The store does not support the block size, the first ledger exists, or the bucket does not exist or cannot be listed.
 
     """
     if overwrite:
@@ -102,7 +102,7 @@ def open_sink(
 
 
 def _schema_of_rows(bucket: Bucket, wanted: WriteOptions, columns: pa.Schema) -> SchemaOfRows | None:
-    """Return the schema that all tasks write by; raises as `SchemaOfRows.of`, and `InvalidRowsError` for columns that it does not take."""
+    """Return the schema of all tasks; raises as `SchemaOfRows.of`, and `InvalidRowsError` for columns that do not fit it."""
     if wanted.schema is None:
         return None
     found = SchemaOfRows.of(bucket, wanted.managed_ledger, wanted.schema, wanted.schema_version)
@@ -111,7 +111,7 @@ def _schema_of_rows(bucket: Bucket, wanted: WriteOptions, columns: pa.Schema) ->
 
 
 class LedgerSink(DataSourceArrowWriter):
-    """The writer of one job. It is made in the process that plans, and pickled for each task and for the driver's commit or abort."""
+    """The writer of one job, created in the planning process, and pickled for each task and for the driver's commit or abort."""
 
     def __init__(self, wanted: WriteOptions, group: LedgerGroup, schema: SchemaOfRows | None = None) -> None:
         self._wanted = wanted
@@ -119,9 +119,9 @@ class LedgerSink(DataSourceArrowWriter):
         self._schema = schema
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenPartition:
-        """Write the rows of a partition as a data object; its ledger's id is the first one's and the partition's number.
+        """Write the rows of a partition as a data object; its ledger id is the first id plus the partition's number.
 
-        Raises `InvalidRowsError` with the row's number in the partition, from 0 on, and as `write_rows`; there is no such object then.
+        Raises as `write_rows`, and `InvalidRowsError` with the row's number in the partition, from 0; then no object exists.
         """
         batches = (rows for rows in iterator if rows.num_rows)
         first = next(batches, None)
@@ -144,9 +144,9 @@ class LedgerSink(DataSourceArrowWriter):
         return MessageRows(typed.schema, typed.all_messages(batches))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Make the partitions ledgers, all or none, and remove the objects of failed attempts. Raises as `publish_together`.
+        """Publish all partitions as ledgers, or none, and remove the objects of failed attempts. Raises as `publish_together`.
 
-        A schema that they are written by is saved before; raises as `SchemaOfRows.save`.
+        Saves the schema first, if there is one; raises as `SchemaOfRows.save`.
         """
         told = [_told_by(message) for message in messages]
         written = [one.ledger for one in told if one.ledger is not None]
@@ -163,7 +163,7 @@ class LedgerSink(DataSourceArrowWriter):
             _log.warning("data objects %s… without an index may stay: %s", self._group.key_prefix, error)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Remove everything; Spark gives no list of objects, so they are found by their names. Raises the store's errors."""
+        """Remove everything. Spark passes no list of objects, so find them by name. Raises the store's errors."""
         self._sweep(frozenset(), twice=None in messages)
 
     def _sweep(self, kept: frozenset[str], *, twice: bool) -> None:
@@ -183,9 +183,9 @@ class LedgerSink(DataSourceArrowWriter):
 
 
 def _first_id(catalog: Catalog, wanted: WriteOptions) -> int:
-    """Return the id of the first ledger, by a new catalog: this process may have listed the bucket for another job.
+    """Return the id of the first ledger, from a new catalog: this process may have listed the bucket for another job.
 
-    The ids of the others, and whether they are free, are only known when all rows are written (`publish_together`).
+    `publish_together` checks the other ids when all rows are written; until then their number is unknown.
     """
     require_own_name(catalog, wanted.managed_ledger)
     if wanted.ledger_id is None:
@@ -197,7 +197,7 @@ def _first_id(catalog: Catalog, wanted: WriteOptions) -> int:
 
 
 def _task() -> tuple[int, int]:
-    """Return the partition that is written, and how often the task has failed before."""
+    """Return the number of the partition, and of earlier failures of the task."""
     context = TaskContext.get()
     if context is None:
         raise RuntimeError("rows are written by tasks of Spark only")
@@ -205,7 +205,7 @@ def _task() -> tuple[int, int]:
 
 
 def _told_by(message: WriterCommitMessage | None) -> WrittenPartition:
-    """Return a task's message; raises for a task that is done without one: its rows would be lost."""
+    """Return a task's message; raises if a finished task sent none, since its rows would be lost."""
     if not isinstance(message, WrittenPartition):
         raise RefusedLedgerError("a task has not told what it wrote, so nothing is written at all")
     return message

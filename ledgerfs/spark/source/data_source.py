@@ -1,8 +1,8 @@
 """The data source ``ledgerfs``: messages of offloaded topics as a DataFrame, and a DataFrame as messages of new ledgers.
 
-Spark imports this in every process that looks for sources, even if ours is not used; so readers and writers are imported on use.
+Spark imports this module in every process that searches for sources, even if it uses another; so readers and writers are imported on use.
 
-Filters are not pushed down: Spark then returns wrong rows from the second query of a DataFrame on. Ranges of time and columns are options.
+Filters are not pushed down: Spark would return wrong rows from the second query of a DataFrame on. Use the options for times and columns.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ class LedgerfsDataSource(DataSource):
     """The source of ``spark.read.format("ledgerfs")`` and ``df.write.format("ledgerfs")``."""
 
     settings: dict[str, str] = {}  # noqa: RUF012  (one for each class: `ledgerfs.spark.register` makes another)
-    """Hadoop's settings of a session."""
+    """Hadoop settings of a session."""
 
     _values: "QueryValues | None" = None
 
@@ -43,23 +43,23 @@ class LedgerfsDataSource(DataSource):
         return "ledgerfs"
 
     def schema(self) -> "StructType":
-        """Return the columns of the message table that the option ``columns`` asks for, with values as their schemas have them."""
+        """Return the columns of the message table in the option ``columns``, with values typed by their schemas."""
         from ledgerfs.spark.source.planning import plan_values
         from ledgerfs.spark.source.struct_types import spark_schema
 
         options = self._read_options()
-        # Spark plans the query with this object, pickled: what it was told of types here stays true of the rows.
+        # Spark plans the query with a pickled copy of this object, so the rows have the types that are returned here.
         self._values = plan_values(options)
         return spark_schema(self._values.columns(options.scan).schema)
 
     def reader(self, schema: "StructType") -> DataSourceReader:
-        """Return a reader of the columns of this schema."""
+        """Return a reader for the columns of this schema."""
         from ledgerfs.spark.source.message_rows import WantedColumns, with_given_type
         from ledgerfs.spark.source.planning import plan_values
 
         options, values = self._read_options(), self._values
         if values is None:
-            # The schema is the user's own: Spark did not ask for ours.
+            # Spark did not call `schema`: the user gave one.
             options = replace(options, scan=with_given_type(options.scan, schema))
             values = plan_values(options)
         columns = WantedColumns.of(schema, options.scan, values)
@@ -83,7 +83,7 @@ class LedgerfsDataSource(DataSource):
 
 
 class _NoStream(DataSourceStreamReader):
-    """Raises when the stream starts. Without a reader Spark would fail with an error of its own, which hides ours."""
+    """Raises when the stream starts. Without a reader Spark would fail with its own error, which hides this one."""
 
     def initialOffset(self) -> dict[str, str]:  # noqa: N802  (Spark's)
         raise UnsupportedFormatError(
@@ -91,12 +91,12 @@ class _NoStream(DataSourceStreamReader):
         )
 
     def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:
-        """Raise `NotImplementedError`. Spark requires the method, and calls it for streams that have started only."""
+        """Raise `NotImplementedError`. Spark requires the method, but calls it only for started streams."""
         raise NotImplementedError
 
 
 class MessageReader(DataSourceReader):
-    """Plans a query in one process, and reads its parts in others; what is pickled for the tasks has neither plan nor schemas."""
+    """Plans a query in one process, and reads its parts in others. Its pickle for the tasks has neither plan nor schemas."""
 
     def __init__(self, options: "ReadOptions", columns: "WantedColumns", values: "QueryValues | None" = None) -> None:
         self._options = options
@@ -107,7 +107,7 @@ class MessageReader(DataSourceReader):
         return (type(self), (self._options, self._columns))
 
     def partitions(self) -> list[InputPartition]:
-        """List the bucket, and cut the wanted ledgers into parts, each with the schemas of its topics."""
+        """List the bucket, and split the selected ledgers into parts, each with the schemas of its topics."""
         from ledgerfs.spark.runtime.tasks import spare_imports
         from ledgerfs.spark.source.planning import plan_parts
 
@@ -117,7 +117,7 @@ class MessageReader(DataSourceReader):
         return [InputPartition((*told, storage)) for told in parts]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        """Yield the messages of a part; where there are no parts Spark asks for the part ``None``."""
+        """Yield the messages of a part. Without parts Spark passes ``None``."""
         from ledgerfs.bucket.partitions import Partition
         from ledgerfs.spark.source.message_rows import read_partition
 
@@ -130,18 +130,17 @@ class MessageReader(DataSourceReader):
 
 
 def register(spark: "SparkSession", settings: Mapping[str, str] | None = None) -> None:
-    """Make ``format("ledgerfs")`` of this session use its settings of S3.
+    """Make ``format("ledgerfs")`` of this session use the session's S3 settings.
 
-    Spark finds the source by itself, but the process that plans a query has no session: it sees environment variables and files of
-    settings. What a session was given as ``spark.hadoop.fs.s3a.…`` is put into the source's class instead, which is pickled and printed
-    nowhere.
+    Spark finds the source by itself, but the process that plans a query has no session: it reads only environment variables and settings
+    files. So this stores the session's ``spark.hadoop.fs.s3a.…`` settings in the source's class, which is pickled but not printed.
 
     Parameters
     ----------
     spark
         The session.
     settings
-        Further ones, under Hadoop's names (``fs.s3a.endpoint``, ``fs.s3a.access.key``, ``fs.s3a.secret.key``, …).
+        Further settings, under Hadoop's names (``fs.s3a.endpoint``, ``fs.s3a.access.key``, ``fs.s3a.secret.key``, …).
 
     """
     from ledgerfs.spark.runtime.storage import session_settings

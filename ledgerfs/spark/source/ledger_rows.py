@@ -1,4 +1,4 @@
-"""Ledgers for tasks: slices of the catalog's table, so that each task gets its own rows, and no Python object for each ledger."""
+"""Ledgers for tasks: slices of the catalog's table. Each task gets only its rows, without a Python object for each ledger."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,18 +14,18 @@ from ledgerfs.catalog.ledger_ref import LedgerRef
 
 @dataclass(frozen=True, slots=True)
 class LedgerRows:
-    """Consecutive ledgers of a catalog. Pickles to some 230 bytes for each ledger.
+    """Consecutive ledgers of a catalog. The pickle has about 230 bytes for each ledger.
 
     Attributes
     ----------
     first_row
-        Row of the first one in the catalog.
+        Row of the first ledger in the catalog.
     ledgers
         Rows of `ledgerfs.catalog.catalog_rows.LEDGER`, whose ``name`` is a row of ``names``.
     names
-        Their managed ledgers.
+        Managed ledgers of the rows.
     places
-        Of the catalog.
+        Places of the catalog.
 
     """
 
@@ -45,9 +45,9 @@ class LedgerRows:
 
 
 def ledger_parts(catalog: Catalog, costs: npt.NDArray[np.int64]) -> Iterator[LedgerRows]:
-    """Cut all ledgers of a catalog, with all copies, into parts of about `DEFAULT_PARTITION_BYTES`; the most expensive part comes first.
+    """Split all ledgers of a catalog, with all copies, into parts of about `DEFAULT_PARTITION_BYTES`, the most expensive first.
 
-    ``costs``, shape (ledgers,), is the cost of the work on each ledger, in bytes that could be read in the same time.
+    ``costs``, shape (ledgers,), is the cost of each ledger, in bytes that could be read in the same time.
     """
     ends = np.cumsum(costs)
     numbers = (ends - costs) // DEFAULT_PARTITION_BYTES
@@ -55,7 +55,7 @@ def ledger_parts(catalog: Catalog, costs: npt.NDArray[np.int64]) -> Iterator[Led
     if not starts.size:
         return
     stops = np.append(starts[1:], costs.size)
-    # All tasks would wait for a large ledger that begins last.
+    # A large ledger that starts last would delay the whole job.
     for part in np.argsort(-np.add.reduceat(costs, starts), kind="stable").tolist():
         start, stop = int(starts[part]), int(stops[part])
         rows = catalog.ledgers[start:stop].copy()
@@ -64,7 +64,7 @@ def ledger_parts(catalog: Catalog, costs: npt.NDArray[np.int64]) -> Iterator[Led
 
 
 def costs_of_reading(ledgers: Table) -> npt.NDArray[np.int64]:
-    """Return the cost of reading each ledger as a whole."""
+    """Return the cost of reading each whole ledger."""
     costs: npt.NDArray[np.int64] = ledgers["stored"] + COST_OF_LEDGER
     return costs
 

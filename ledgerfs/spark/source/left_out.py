@@ -1,4 +1,4 @@
-"""What reading left out: damaged entries, incomplete chunked messages and undecodable values, which tasks report, and missing ledgers."""
+"""Omissions of a read: damaged entries, incomplete chunked messages and undecodable values, which tasks report, and missing ledgers."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,13 +13,13 @@ from ledgerfs.messages.decode.undecodable import Undecodable
 from ledgerfs.scan.report import ScanReport
 
 Omission = tuple[str, Skipped | Incomplete | MissingLedger | Undecodable]
-"""A topic, and what is missing of it."""
+"""A topic, and an omission in it."""
 
 Omissions = frozenset[Omission]
 
 
 class _Union(AccumulatorParam[Omissions]):
-    """The union of the tasks' reports: a task may run twice, and report the same twice."""
+    """The union of the tasks' reports: a task may run twice and repeat its report."""
 
     def zero(self, value: Omissions) -> Omissions:  # noqa: ARG002  (as Spark has it)
         return frozenset()
@@ -29,18 +29,18 @@ class _Union(AccumulatorParam[Omissions]):
 
 
 def left_out_accumulator(spark: SparkSession) -> "Accumulator[Omissions]":
-    """Return an accumulator of what tasks leave out, for `ledgerfs.spark.read_messages`; it is complete when a query has ended."""
+    """Return an accumulator of the tasks' omissions, for `ledgerfs.spark.read_messages`; complete when a query has finished."""
     return spark.sparkContext.accumulator(frozenset(), _Union())
 
 
 def omissions_of(report: ScanReport) -> Omissions:
-    """Return what a scan has left out."""
+    """Return the omissions of a scan."""
     places: list[Skipped | Incomplete | Undecodable] = [*report.skipped, *report.incomplete, *report.undecodable]
     return frozenset((report.topic, place) for place in places)
 
 
 def by_topic(omissions: Iterable[Omission]) -> list[ScanReport]:
-    """Return a report of what tasks left out of each topic, in the topic's order."""
+    """Return one report for each topic, with its omissions in the order of the topic."""
     topics: dict[str, list[Skipped | Incomplete | MissingLedger | Undecodable]] = {}
     for topic, omitted in omissions:
         topics.setdefault(topic, []).append(omitted)
@@ -57,7 +57,7 @@ def by_topic(omissions: Iterable[Omission]) -> list[ScanReport]:
 
 
 def summed(parts: Iterable[Undecodable]) -> list[Undecodable]:
-    """Return the values of several scans of one topic that could not be decoded: one for each version and reason, by these."""
+    """Sum up the undecodable values of several scans of one topic, by version and reason, sorted by these."""
     found: dict[tuple[int | None, str], Undecodable] = {}
     for one in sorted(parts, key=lambda one: _place_of(one.first)):
         before = found.get((one.version, one.reason))
@@ -67,7 +67,7 @@ def summed(parts: Iterable[Undecodable]) -> list[Undecodable]:
 
 
 def _place_of(first: str) -> tuple[int, ...]:
-    """Return what orders ids of messages, which may be followed by a word."""
+    """Return a sort key for a message id, which a word may follow."""
     return tuple(map(int, first.partition(" ")[0].split(":")))
 
 

@@ -1,4 +1,4 @@
-"""The message table with Spark's types, and reading a part of a bucket into it, as every task of a reading query does."""
+"""The message table with Spark's types; each task of a query reads a part of a bucket into it."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ OnEnd = Callable[[ScanReport], None]
 
 BATCH_BYTES = 4 << 20
 BATCH_ROWS = 1 << 15
-"""A batch for Spark has at most so many bytes (or one larger row) and rows: Spark holds each in memory more than once."""
+"""Limits of a batch for Spark, in bytes (unless one row is larger) and rows: Spark holds each batch in memory more than once."""
 
 _TRANSACTIONS_KNOWN = 1 << 16
 _TOPICS_KNOWN = 64
@@ -44,14 +44,14 @@ _outcomes: "LRUCache[tuple[str | Bucket, str, str | None, int, int], Known]" = L
 
 @dataclass(frozen=True, slots=True)
 class WantedColumns:
-    """The columns that a query wants.
+    """The columns of a query.
 
     Attributes
     ----------
     read
-        Those of the message table that they are made from.
+        Source columns in the message table.
     names
-        Their own names and order; None for all that are made.
+        Names of the query's columns, in order; None for all columns.
 
     """
 
@@ -80,9 +80,9 @@ class WantedColumns:
 
 
 def with_given_type(options: ScanOptions, schema: StructType) -> ScanOptions:
-    """Return options of a scan with the type of documents that the columns of a query give: nothing is read to infer it.
+    """Return scan options with the document type from the query's columns, so that no read infers it.
 
-    Columns of fields (``flatten``) do not tell it. Raises `InvalidOptionError` for times: Spark's types do not say which unit numbers have.
+    Does not apply to columns of fields (``flatten``). Raises `InvalidOptionError` for times: Spark's types lack the unit of numbers.
     """
     if options.values != "json" or options.flatten:
         return options
@@ -108,10 +108,10 @@ def read_partition(
     on_end: "OnEnd | None" = None,
     schemas: Schemas = MappingProxyType({}),
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the messages of a part in batches of bounded size, as `SparkColumns` has them.
+    """Yield the messages of a part in batches of bounded size, with the types of `SparkColumns`.
 
-    ``on_end`` gets the report of each scan, ``schemas`` are those of `QueryValues.of_part`. What a scan left out because it is damaged, and
-    may be, is logged. Raises as a scan does.
+    ``on_end`` gets the report of each scan, ``schemas`` comes from `QueryValues.of_part`. Logs damage that a scan was allowed to skip.
+    Raises the errors of a scan.
     """
     bucket = storage.bucket()
     # A task has one core of its executor.
@@ -127,7 +127,7 @@ def read_partition(
 
 
 def scan_of_run(run: Run, bucket: Bucket, schemas: Schemas, options: ScanOptions) -> "Scan":
-    """Return the scan of a run, whose values are decoded by these schemas; nothing else is asked for them."""
+    """Return the scan of a run that decodes values with these schemas only, without a request for others."""
     # This imports numba, which planning does not need.
     from ledgerfs.scan.scan import make_scan
 
@@ -136,7 +136,7 @@ def scan_of_run(run: Run, bucket: Bucket, schemas: Schemas, options: ScanOptions
 
 
 def spark_batches(scan: "Scan", report: ScanReport) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a scan as Spark has them; what Spark cannot hold is added to what is undecodable."""
+    """Yield the batches of a scan with Spark's types; values out of Spark's range are reported as undecodable."""
     made = spark_columns(scan.schema, scan.options)
     unheld = Unheld(scan.topic, scan.options.on_undecodable == "raise")
     for batch in scan.batches(report):
@@ -153,14 +153,14 @@ def _begin_of(part: TopicPart) -> str:
 
 
 def cut_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Cut a batch into slices of bounded size."""
+    """Split a batch into slices of bounded size."""
     parts = max(-(-batch.nbytes // BATCH_BYTES), -(-batch.num_rows // BATCH_ROWS), 1)
     size = max(1, -(-batch.num_rows // parts))
     return (batch.slice(start, size) for start in range(0, batch.num_rows, size))
 
 
 def _log_left_out(report: ScanReport) -> None:
-    """Log what a scan left out; Spark keeps that with the task's standard error."""
+    """Log the omissions of a scan; Spark stores them with the task's standard error."""
     for one in report.skipped:
         _log.warning(
             "%s: entries %d to %d of ledger %d are left out: %s",
@@ -179,8 +179,8 @@ def _log_left_out(report: ScanReport) -> None:
 
 
 def _outcomes_of(bucket: Bucket, run: Run) -> "Known":
-    """Return the outcomes that tasks of this process know of a topic's transactions: looking for one may read the topic to its end."""
-    # Not by its URL, which two endpoints may share.
+    """Return the transaction outcomes that tasks of this process have found: a search may read the topic to its end."""
+    # The URL is not a key: two endpoints may share it.
     key = (bucket.identity or bucket, bucket.layout, run.managed_ledger, run.topic_size, run.last_ledger)
     found = _outcomes.get(key)
     if found is None or len(found) > _TRANSACTIONS_KNOWN:

@@ -1,4 +1,4 @@
-"""Reading topics in Python, with what options of a data source cannot carry: functions, and credentials that only Python has."""
+"""Read topics in Python, with arguments that data source options cannot contain: functions and credentials."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -43,7 +43,7 @@ def read_messages(
     options: ScanOptions | None = None,
     **keywords: Unpack[ScanKeywords],
 ) -> DataFrame:
-    """Return messages of topics as a DataFrame; the bucket is listed now, and read when rows are needed.
+    """Return messages of topics as a DataFrame. Lists the bucket now, and reads it when rows are used.
 
     Parameters
     ----------
@@ -52,18 +52,18 @@ def read_messages(
     topics, topics_pattern
         Names of topics, or a regular expression that whole names match; all topics without both.
     partition_bytes
-        About how many bytes a task reads.
+        Approximate bytes that a task reads.
     each_batch, schema
-        What becomes of the rows while they are in Python, and the columns that they have then.
+        Function for each batch in the Python workers, and the schema of its results.
     left_out
-        What tasks add to that they had to leave out (`ledgerfs.spark.source.left_out`); it stands in their logs as well.
+        Accumulator to which tasks add their omissions (`ledgerfs.spark.source.left_out`); their logs contain them as well.
     columns, options, keywords
         As in `Topic.scan`, without ``limit`` and ``order``, which are `DataFrame.limit` and ``orderBy``.
 
     Raises
     ------
     NotFoundError, MissingLedgerError, InvalidNameError, InvalidOptionError, AccessDeniedError, StoreError
-        As `ledgerfs.spark.source.planning.plan`; what tasks raise arrives as an error of Spark's that has our message.
+        As `ledgerfs.spark.source.planning.plan`; errors of tasks arrive as Spark errors that contain the ledgerfs message.
 
     """
     scan = ScanOptions.of(options, **keywords)
@@ -71,7 +71,7 @@ def read_messages(
         scan = replace(scan, columns=columns)
     where = storage_of(spark, storage).of_task(None, spark.sparkContext.defaultParallelism)
     if scan.private_keys:
-        # The file of a key may be on this machine only.
+        # The file of a key may exist only on this machine.
         keys = {name: one.read_bytes() if isinstance(one, Path) else one for name, one in scan.private_keys.items()}
         scan = replace(scan, private_keys=keys)
 

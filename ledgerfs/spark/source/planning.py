@@ -1,4 +1,4 @@
-"""Planning a query: the parts of a bucket that it reads."""
+"""Plan a query: select the parts of a bucket that it reads."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -24,19 +24,19 @@ from ledgerfs.spark.source.read_options import ReadOptions
 _MOST_NAMED = 10
 
 OnMissing = Callable[[Sequence[MissingLedger]], None]
-"""Called with the missing ledgers that a query leaves out."""
+"""Called with the missing ledgers that a query skips."""
 
 _log = logging.getLogger("ledgerfs.spark")
 
 
 def plan(options: ReadOptions, on_missing: OnMissing = lambda _: None) -> PartitionPlan:
-    """List the bucket and plan the query: the same bucket always gives the same plan.
+    """List the bucket and plan the query; the same bucket always results in the same plan.
 
     Raises `NotFoundError` (no such bucket or topic), `MissingLedgerError` (a topic lacks ledgers), `InvalidOptionError` (an invalid
     option), `AccessDeniedError`, `StoreError`.
     """
     options.scan.require_of_parts()
-    # Not the bucket of this process, which may know the catalog of an earlier plan.
+    # Not the bucket of this process, which may have the catalog of an earlier plan.
     bucket = options.storage.open()
     catalog = bucket.catalog
     on_missing(look_for_missing(bucket, catalog, options.topics, options.pattern, options.scan))
@@ -47,7 +47,7 @@ def plan(options: ReadOptions, on_missing: OnMissing = lambda _: None) -> Partit
 
 
 def plan_values(options: ReadOptions) -> QueryValues:
-    """List the bucket, unless values are bytes, and return what the values of the query become; raises as `plan` and `values_of`."""
+    """List the bucket, unless values are bytes, and return the value format of the query; raises as `plan` and `values_of`."""
     if options.scan.values == "bytes":
         return QueryValues()
     bucket = options.storage.open()
@@ -57,7 +57,7 @@ def plan_values(options: ReadOptions) -> QueryValues:
 def plan_parts(
     options: ReadOptions, values: QueryValues | None, on_missing: OnMissing = lambda _: None
 ) -> Iterator[tuple[Told, Schemas]]:
-    """Plan the query, and yield each part with the schemas of its topics: those that are known, and of topics that came since.
+    """Plan the query, and yield each part with the schemas of its topics; looks up schemas of topics that are new since then.
 
     Raises as `plan` and `values_of`.
     """
@@ -76,9 +76,9 @@ def look_for_missing(
     pattern: str | None,
     options: ScanOptions,
 ) -> list[MissingLedger]:
-    """Return and log the missing ledgers with ``on_corrupt="skip"``; otherwise raise `MissingLedgerError` if there are any.
+    """Return and log missing ledgers with ``on_corrupt="skip"``; otherwise raise `MissingLedgerError` if there are any.
 
-    Warns (`UnplacedLedgersWarning`) of ledgers whose topic is not known, and of those that are just being uploaded.
+    Warns (`UnplacedLedgersWarning`) about ledgers of unknown topics, and about ledgers that are being uploaded.
     """
     names = sorted(wanted_names(catalog, topics, pattern), key=lambda one: one or "")
     missing: list[MissingLedger] = []

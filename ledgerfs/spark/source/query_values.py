@@ -1,8 +1,8 @@
-"""What the values of a query become, and the schemas that its tasks decode them by.
+"""The value format of a query, and the schemas that its tasks decode with.
 
-Schemas are looked up when a query is planned: Spark has to know its types before any row is read. Each task gets those of its own topics
-with its part, some kilobytes, and asks the store for none. The type of documents without a schema is inferred then, which reads all that
-the query reads; tasks get it among the options of their scans.
+The planner looks up schemas, since Spark requires the types before a row is read. Each task gets the schemas of its topics with its part,
+some kilobytes, and sends no request for them. For documents without a schema the planner infers the type, which reads all data of the
+query; tasks get it in the options of their scans.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ledgerfs.scan.shown_values import ShownValues
 
 Schemas = Mapping[str, TopicSchemas]
-"""Schemas of some topics, by the beginnings of their managed ledgers' names, which partitions share."""
+"""Schemas of topics, by `owner_of`, the name that the partitions of a topic share."""
 
 _THREADS = 8
 _SHOWN = 120
@@ -39,14 +39,14 @@ _SHOWN = 120
 
 @dataclass(frozen=True, slots=True)
 class QueryValues:
-    """How the values of a query are shown.
+    """The value format of a query.
 
     Attributes
     ----------
     schemas
-        Those of its topics; none if values are not read by any.
+        Schemas of its topics; empty if values are not decoded with schemas.
     shown
-        What one of the topics makes of them, and so all others; None for bytes.
+        The value format, the same for all topics; None for bytes.
 
     """
 
@@ -54,15 +54,15 @@ class QueryValues:
     shown: "ShownValues | None" = None
 
     def columns(self, options: ScanOptions) -> SparkColumns:
-        """Return the columns of a scan as Spark has them; raises `InvalidOptionError` for an unknown one."""
+        """Return the columns of a scan with Spark's types; raises `InvalidOptionError` for an unknown column."""
         return spark_columns(self.schema(options), options)
 
     def schema(self, options: ScanOptions) -> pa.Schema:
-        """Return names and types of the columns of a scan."""
+        """Return the Arrow schema of a scan."""
         return Projection.of(options, self.shown).schema
 
     def options_of_tasks(self, options: ScanOptions) -> ScanOptions:
-        """Return options of a scan with what was learned of the values: with these nothing is read for their type."""
+        """Return scan options with the inferred type of values, so that tasks do not infer it again."""
         return options if self.shown is None else replace(options, **self.shown.source.learned_options)
 
     def of_part(self, part: Told) -> dict[str, TopicSchemas]:
@@ -72,20 +72,20 @@ class QueryValues:
 
 
 def values_of(bucket: Bucket, managed_ledgers: Iterable[str | None], options: ScanOptions) -> QueryValues:
-    """Return what the values of some managed ledgers become; asks the store for their schemas.
+    """Return the value format of managed ledgers; requests their schemas from the store.
 
-    If their type is inferred, all that the scans read is read.
+    To infer a type, reads all data of the scans.
 
     Raises
     ------
     LedgerfsError
-        As these scans, if they are read.
+        A scan failed that was read to infer the type.
     UnknownSchemaError
-        A topic without schema, and ``values="typed"``.
+        A topic has no schema, and ``values="typed"``.
     InvalidOptionError
-        An invalid option; topics whose values have different types, which one table cannot have.
+        An option is invalid; values of topics have different types, which one table cannot contain.
     InvalidSchemaError
-        A schema that is none.
+        A schema is invalid.
 
     """
     if are_by_schemas(options):
@@ -96,7 +96,7 @@ def values_of(bucket: Bucket, managed_ledgers: Iterable[str | None], options: Sc
 def with_topics(
     known: QueryValues, bucket: Bucket, managed_ledgers: Iterable[str | None], options: ScanOptions
 ) -> QueryValues:
-    """Return the same with those managed ledgers that are not among them; raises as `values_of`."""
+    """Return ``known`` with the other managed ledgers added; raises as `values_of`."""
     if not are_by_schemas(options):
         return known
     new = [name for name in dict.fromkeys(map(owner_of, managed_ledgers)) if name not in known.schemas]
@@ -111,14 +111,14 @@ def with_topics(
 
 
 def are_by_schemas(options: ScanOptions) -> bool:
-    """Return whether a scan with these options decodes values by the schemas of their topics."""
+    """Return whether a scan with these options decodes values with the schemas of their topics."""
     return options.values in {"typed", "auto"}
 
 
 def topics_to_read(
     catalog: Catalog, topics: Sequence[str] | str | None = None, pattern: str | None = None
 ) -> list[str | None]:
-    """Return the managed ledgers with ledgers among the wanted ones, or all wanted ones if none has any; raises as `wanted_ledgers`."""
+    """Return the selected managed ledgers that have ledgers, or all selected if none has any; raises as `wanted_ledgers`."""
     wanted = wanted_ledgers(catalog, topics, pattern)
     rows = np.unique(catalog.ledgers["name"][wanted]).tolist()
     names = [catalog.names[row] for row in rows]
@@ -126,13 +126,13 @@ def topics_to_read(
 
 
 def spark_columns(schema: pa.Schema, options: ScanOptions) -> SparkColumns:
-    """Return the columns of a scan as Spark has them."""
+    """Return the columns of a scan with Spark's types."""
     of_messages = [name for name in asked_columns(options) if name in MESSAGE_SCHEMA.names and name != "value"]
     return SparkColumns.of(schema, of_messages)
 
 
 def owner_of(managed_ledger: str | None) -> str:
-    """Return the name that the partitions of a topic share; empty for ledgers of unknown topic."""
+    """Return the name that the partitions of a topic share; empty for an unknown topic."""
     return split_partition(managed_ledger or "")[0]
 
 
@@ -141,8 +141,8 @@ def _saved(bucket: Bucket, name: str) -> TopicSchemas:
 
 
 def _shown_alike(bucket: Bucket, managed_ledgers: Iterable[str | None], options: ScanOptions) -> "ShownValues | None":
-    """Return how the values of all these are shown, whatever their schemas are."""
-    # This imports numba, as below.
+    """Return the common value format of managed ledgers, for options that do not use their schemas."""
+    # This imports numba, which the planning of bytes does not need.
     from ledgerfs.scan.scan import learned_values, shown_values
 
     shown = shown_values("", options)
@@ -161,7 +161,7 @@ def _shown(name: str, schemas: TopicSchemas, options: ScanOptions) -> "ShownValu
 
 
 def _require_same(first: str, shown: "ShownValues | None", name: str, other: "ShownValues | None") -> None:
-    """Raise `InvalidOptionError` if the values of two topics do not have one type."""
+    """Raise `InvalidOptionError` if the values of two topics have different types."""
     types = [None if one is None else one.type for one in (shown, other)]
     if types[0] == types[1]:
         return

@@ -1,6 +1,6 @@
-"""The options of the data source for reading, which are texts, and their meaning.
+"""Parse the read options of the data source, which are texts.
 
-Names may be in any case, since Spark makes them lower case. An unknown option is an error: a misspelt ``endTime`` would otherwise read a
+Names ignore case, since Spark converts them to lower case. An unknown option is an error: a misspelt ``endTime`` would otherwise read a
 whole topic.
 """
 
@@ -28,12 +28,12 @@ from ledgerfs.spark.runtime.storage import Storage, require_no_credentials
 
 _STORAGE_PREFIX = "storage."
 _STORAGE_OPTIONS = ("endpoint_url", "anon")
-"""Options of filesystems that need no prefix, since nearly everybody who does not use AWS itself needs them."""
+"""Filesystem options without a prefix: most users of another store than AWS need them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What is read, and how.
+    """Parsed options of a reader.
 
     Attributes
     ----------
@@ -42,13 +42,13 @@ class ReadOptions:
     topics, pattern
         The topics; None for all.
     scan
-        Options of the scans.
+        Scan options.
     partition_bytes
-        About how many bytes a task reads.
+        Approximate bytes that a task reads.
     bookie_rate
-        Bytes a second that all tasks together read of each bookie of a living cluster; None for the default.
+        Bytes/s that all tasks together read from each bookie of a live cluster; None for the default.
     most_parts
-        Into how many tasks the query is cut at most; None for any number.
+        Maximum number of tasks of the query; None for no limit.
 
     """
 
@@ -84,9 +84,9 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
 
 
 def separate_storage(given: Mapping[str, str], known: Mapping[str, object]) -> tuple[dict[str, str], Storage]:
-    """Return the options with known names, in lower case, and the storage that the others describe.
+    """Return the options with known names, in lower case, and the storage from the other options.
 
-    Raises `InvalidOptionError` for unknown options, for credentials, and for no bucket.
+    Raises `InvalidOptionError` for unknown options, for credentials, and for a missing bucket.
     """
     names = {name.lower() for name in known}
     ours: dict[str, str] = {}
@@ -95,7 +95,7 @@ def separate_storage(given: Mapping[str, str], known: Mapping[str, object]) -> t
     of_storage: dict[str, str] = {}
     for name, value in given.items():
         low = name.lower()
-        if not value.strip() and low != "path":  # of which `_storage` has more to say
+        if not value.strip() and low != "path":  # `_storage` raises a better error for it
             raise InvalidOptionError("is empty; is a variable not set?", key=name)
         if low in names:
             ours[low] = value
@@ -129,7 +129,7 @@ def _storage(
 
 
 _NOT_OF_TEXT = frozenset({"key", "where", "limit", "order", "threads"})
-"""Options of scans that a query has by other means: ``DataFrame.filter``, ``limit``, ``orderBy``, tasks. Stores have a ``key``, too."""
+"""Scan options that Spark replaces by ``DataFrame.filter``, ``limit``, ``orderBy`` and tasks; and ``key``, which is a store option."""
 
 
 def _camel(name: str) -> str:
@@ -138,7 +138,7 @@ def _camel(name: str) -> str:
 
 
 _SCAN_NAMES = {_camel(name): name for name in SCAN_OPTIONS if name not in _NOT_OF_TEXT}
-"""Options of scans by their names in Spark."""
+"""Scan options by their names in Spark."""
 
 _PARSERS: Mapping[str, Callable[[str, str], Any]] = {
     "columns": texts,
@@ -161,7 +161,7 @@ _READ: Mapping[str, Callable[[str, str], Any]] = {
     "maxBookieRate": size,
     "maxBookieConnections": number,
 }
-"""The options of a reader, with a parser for each."""
+"""Parsers of a reader's options, by name."""
 
 _OF_STORAGE = ("cacheDir", "catalogMaxAge", "layout", "onUnreadable")
 _STORAGE_NAMES = (*_OF_STORAGE, *_STORAGE_OPTIONS, f"{_STORAGE_PREFIX}<option of the filesystem>", "fs.s3a.…")

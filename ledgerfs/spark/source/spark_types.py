@@ -1,6 +1,6 @@
-"""Arrow's types as Spark has them, and arrays of them: what a query's plan says of values, and what its tasks make of them.
+"""Convert Arrow types to Spark types, for a query's plan, and Arrow arrays of these types, in its tasks.
 
-No digit is lost on the way. Where Spark has no type, it is text: times with nanoseconds, times of day, decimals of more than 38 digits.
+No digit is lost. Types that Spark lacks become text: times with nanoseconds, times of day, decimals of more than 38 digits.
 
 ===================================  ====================================================================================
 Arrow                                Spark
@@ -15,7 +15,7 @@ a value that is always null          ``string``
 a struct without fields              ``boolean``: true where it is there
 ===================================  ====================================================================================
 
-Names that differ in nothing but case are one name to Spark: the second of them gets ``_2`` at its end.
+Spark ignores the case of names: where names differ only in case, the second gets the suffix ``_2``.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -45,16 +45,16 @@ _SPARKS = {pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32
 
 @dataclass(slots=True)
 class Unheld:
-    """Values that Spark cannot hold: times outside of its range, which is that of 64 bits of microseconds.
+    """Values out of Spark's range: times that do not fit into 64 bits of microseconds.
 
     Attributes
     ----------
     topic
-        Whose values they are.
+        The topic of the values.
     are_errors
-        Whether the first of them is an error; otherwise they become null, and are counted.
+        Whether the first such value is an error; otherwise they become null, and are counted.
     counts
-        By their places, such as ``value.until``.
+        Number of values by path, such as ``value.until``.
 
     """
 
@@ -63,7 +63,7 @@ class Unheld:
     counts: dict[str, int] = field(default_factory=dict)
 
     def add(self, place: str, count: int) -> None:
-        """Count some; raises `UndecodableValueError` if they are errors."""
+        """Count values; raises `UndecodableValueError` if they are errors."""
         if self.are_errors:
             reason = (
                 "a time outside of Spark's range; a schema that has it as a number reads it (schema_version), and "
@@ -78,7 +78,7 @@ Convert = Callable[[pa.Array, Unheld], pa.Array]
 
 @dataclass(frozen=True, slots=True)
 class SparkForm:
-    """What Spark has for an Arrow type: the type in Arrow that is its own, and what makes arrays of it; None if they are as they were."""
+    """Spark's form of an Arrow type: the Arrow type that Spark supports, and a function that converts arrays; None if not needed."""
 
     type: pa.DataType
     convert: Convert | None = None
@@ -86,16 +86,16 @@ class SparkForm:
 
 @dataclass(frozen=True, slots=True)
 class SparkColumns:
-    """The columns of a table as Spark has them; `schema` may have other names than the table."""
+    """The columns of a table with Spark's types; `schema` may have other names than the table."""
 
     schema: pa.Schema
     forms: tuple[SparkForm, ...]
 
     @classmethod
     def of(cls, schema: pa.Schema, named: Iterable[str] = ()) -> "SparkColumns":
-        """Return those of a table, whose columns ``named`` keep their names.
+        """Return the columns of a table; the columns ``named`` keep their names.
 
-        Raises `InvalidOptionError` for a type that Spark has nothing for.
+        Raises `InvalidOptionError` for a type without an equivalent in Spark.
         """
         forms = tuple(form_of(one.type, one.name) for one in schema)
         names = distinct_names(schema.names, frozenset(named))
@@ -103,16 +103,16 @@ class SparkColumns:
         return cls(pa.schema(fields), forms)
 
     def of_batch(self, batch: pa.RecordBatch, unheld: Unheld) -> pa.RecordBatch:
-        """Return a batch of the table as one for Spark; raises as `Unheld.add`."""
+        """Convert a batch of the table for Spark; raises as `Unheld.add`."""
         if not self.forms:
-            # Rows without columns are rows, too.
+            # A batch without columns still has a number of rows.
             return batch
         arrays = [_converted(array, form, unheld) for array, form in zip(batch.columns, self.forms, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
 def form_of(kind: pa.DataType, place: str) -> SparkForm:
-    """Return what Spark has for a type; raises `InvalidOptionError`, which names the place, if that is nothing."""
+    """Return Spark's form of a type; raises `InvalidOptionError` with ``place`` if there is none."""
     for is_such, form in _FORMS:
         if is_such(kind):
             return form(kind, place)
@@ -124,7 +124,7 @@ def form_of(kind: pa.DataType, place: str) -> SparkForm:
 
 
 def distinct_names(names: Sequence[str], kept: frozenset[str] = frozenset()) -> list[str]:
-    """Return names of which no two differ in case only, or in nothing; the first occurrences of ``kept`` stay as they are."""
+    """Make names distinct, ignoring case; the first occurrences of ``kept`` stay unchanged."""
     taken = {name.lower() for name in kept}
     left = set(kept)
     found = []
@@ -142,7 +142,7 @@ def distinct_names(names: Sequence[str], kept: frozenset[str] = frozenset()) -> 
 
 
 def _cast_to(kind: pa.DataType) -> pa.DataType | None:
-    """Return the type of Spark's that a value without parts is cast to; None if there is none."""
+    """Return the Spark type to which a scalar type is cast; None if there is none."""
     types = pa.types
     if types.is_fixed_size_binary(kind):
         return pa.binary()
@@ -183,7 +183,7 @@ def _timestamp_form(kind: pa.DataType, place: str) -> SparkForm:
 
 
 def _time_texts(array: pa.Array) -> pa.Array:
-    """Return times with nanoseconds as text; of those with a zone, which are points in time, in UTC."""
+    """Return times with nanoseconds as text; times with a zone in UTC."""
     texts = pc.replace_substring(array.cast(pa.timestamp("ns")).cast(pa.string()), " ", "T")
     return texts if array.type.tz is None else pc.binary_join_element_wise(texts, "Z", "")
 
@@ -244,4 +244,4 @@ _FORMS: Sequence[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, str
     (pa.types.is_timestamp, _timestamp_form),
     (pa.types.is_dictionary, _dictionary_form),
 )
-"""What makes the form of a type with parts, or with units."""
+"""Functions that create the form of a nested type, or of a type with units."""

@@ -1,4 +1,4 @@
-"""The options of the data source for writing, which are texts, and their meaning."""
+"""Parse the write options of the data source, which are texts."""
 
 import time
 from collections.abc import Mapping
@@ -23,20 +23,20 @@ _KNOWN = dict.fromkeys((*_OF_ENTRIES, *_OF_SCHEMAS))
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Which ledgers are written, where, and how.
+    """Parsed options of a writer.
 
     Attributes
     ----------
     managed_ledger
-        Of the topic.
+        The topic's managed ledger.
     ledger_id
-        Of the first ledger; None for an id that no cluster hands out.
+        Id of the first ledger; None for an id that no cluster assigns.
     encoding
         How rows become entries.
     block_size
         Bytes of a block.
     schema, schema_version
-        By which values are written, None for bytes; and its number in the topic, None for what is saved.
+        Schema of the values, None for bytes; its version in the topic, None for the saved version.
 
     """
 
@@ -52,8 +52,8 @@ class WriteOptions:
 def write_options(given: Mapping[str, str]) -> WriteOptions:
     """Return the parsed options of a writer. ``topic`` is required; defaults are those of ``ledgerfs import``.
 
-    Rows without a publish time get the present time, the same for all tasks. Raises `InvalidOptionError` for an unknown or invalid option,
-    and `InvalidSchemaError` for what is no schema.
+    Rows without a publish time get the current time, the same for all tasks. Raises `InvalidOptionError` for an unknown or invalid option,
+    and `InvalidSchemaError` for an invalid schema.
     """
     ours, storage = separate_storage(given, _KNOWN)
     if not ours.get("topic"):
@@ -62,7 +62,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         )
     managed_ledger = managed_ledger_of(ours["topic"])
     ledger_id = None if "ledgerid" not in ours else number(ours["ledgerid"], "ledgerId")
-    # Raises for invalid names and ids.
+    # Checks names and ids.
     Wanted(managed_ledger, ledger_id or 0).new_ledger()
     plain = EncodeOptions()
     encoding = EncodeOptions(
@@ -78,7 +78,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
 
 
 def _schema(ours: Mapping[str, str], version: int | None) -> SchemaInfo | None:
-    """Return the schema of a file, or of JSON itself, or of a type that needs none."""
+    """Return the schema from a file, from JSON, or from a type that needs no definition."""
     given, kind = ours.get("schema"), ours.get("schematype")
     if given is None and kind is None:
         if version is not None:

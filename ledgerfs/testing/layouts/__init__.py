@@ -1,1 +1,1 @@
-"""The suite for layouts: each module tests one part of what `ledgerfs.catalog.layout` and `ledgerfs.catalog.reader` promise."""
+"""The suite for layouts: each module tests one part of `ledgerfs.catalog.layout` and `ledgerfs.catalog.reader`."""

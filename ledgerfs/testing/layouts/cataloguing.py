@@ -1,4 +1,4 @@
-"""Tests of the catalog: a layout finds its own ledgers, all of them, and knows what it knew."""
+"""Test the catalog: a layout finds all of its own ledgers, and reuses what it has read before."""
 
 import json
 import pickle
@@ -16,7 +16,7 @@ from ledgerfs.testing.layouts.sample import SampleBucket
 
 
 class CataloguingTests:
-    """What `begin_listing`, `load`, `completed` and `gaps` promise."""
+    """Tests of `begin_listing`, `load`, `completed` and `gaps`."""
 
     def test_a_layout_has_a_number_for_good(self, whole: OpenedBucket) -> None:
         assert whole.layout.number == layout_rows(whole.layout.number).NUMBER
@@ -157,5 +157,5 @@ def refs_of(catalog: Catalog) -> list[LedgerRef]:
 
 
 def names_of(catalog: Catalog) -> set[tuple[str | None, int]]:
-    """Return the ledgers that are there."""
+    """Return managed ledger and id of each ledger."""
     return {(ref.managed_ledger, ref.ledger_id) for ref in catalog.refs()}

@@ -1,4 +1,4 @@
-"""Tests of what is damaged, gone, or changed by others: it is noticed, it is told by name, and nothing is left out without a word."""
+"""Test damaged, missing and changed objects: errors and findings contain the name, and no entry is skipped silently."""
 
 import random
 from collections.abc import Iterator
@@ -15,12 +15,12 @@ from ledgerfs.testing.layouts.sample import KnownLedger, SampleBucket
 
 
 class DamagingTests:
-    """What checks promise, and readers of ledgers that are not sound."""
+    """Tests of checks, and of readers of damaged ledgers."""
 
     truncations: ClassVar[int] = 16
-    """At how many places each object of a ledger is cut."""
+    """Number of offsets at which to truncate each object of a ledger."""
     damaged_ledgers: ClassVar[int] = 2
-    """How many ledgers, the smallest ones, are damaged in all those ways."""
+    """Number of ledgers, the smallest ones, to damage in all these ways."""
 
     def test_a_sound_ledger_is_found_to_be_sound(self, sample: SampleBucket, whole: OpenedBucket) -> None:
         catalog = whole.catalog()
@@ -44,7 +44,7 @@ class DamagingTests:
             found = [one for one in bucket.damage() if one.kind in damage.kinds]
             assert found, f"nothing is said of: {damage.what}"
             assert any(one.ledger_id in {damage.ledger[1], None} for one in found), damage.what
-            # Of a bucket that it hides none of the other ledgers.
+            # The damage must not hide other ledgers.
             readers = bucket.readers()
             for ledger in smallest(few, 3):
                 if ledger.name != damage.ledger:
@@ -127,7 +127,7 @@ class DamagingTests:
             assert all_of(next(iter(bucket.readers().values()))) == ledger.part(ledger.first_entry, ledger.last_entry)
 
     def test_what_changes_while_it_is_read_is_noticed(self, few: SampleBucket, bucket: OpenedBucket) -> None:
-        """Entries of two versions never come from one stream."""
+        """Test that a stream never yields entries of two versions."""
         largest = max(few.ledgers, key=lambda ledger: sum(map(len, ledger.entries)))
         for ledger, objects in self._alone(few, bucket, [largest]):
             (reader,) = bucket.readers().values()
@@ -146,7 +146,7 @@ class DamagingTests:
     def _alone(
         self, few: SampleBucket, bucket: OpenedBucket, ledgers: list[KnownLedger] | None = None
     ) -> Iterator[tuple[KnownLedger, dict[str, bytes]]]:
-        """Yield ledgers and their objects, that with the entries first, each alone in the bucket."""
+        """Yield ledgers and their objects, the data object first, each alone in the bucket."""
         bucket.put(few.objects)
         found = bucket.keys()
         bucket.put(dict.fromkeys(few.objects))
@@ -159,7 +159,7 @@ class DamagingTests:
 
 
 def read_or_told(ledger: KnownLedger, bucket: OpenedBucket, what: str) -> None:
-    """Read every entry; else there has to be an error that names an object, or the catalog has to tell of the ledger."""
+    """Assert that every entry is readable, or an error contains the object, or the catalog reports the ledger as lost."""
     catalog = bucket.catalog()
     for ref in catalog.refs():
         try:
@@ -172,11 +172,11 @@ def read_or_told(ledger: KnownLedger, bucket: OpenedBucket, what: str) -> None:
 
 
 def is_damage(finding: Finding) -> bool:
-    """Whether a finding is of damage."""
+    """Whether a finding is damage."""
     return finding.severity is Severity.DAMAGE
 
 
 def places_of(size: int, count: int) -> list[int]:
-    """Return offsets in an object: its first and last ones, and others, the same each time."""
+    """Return offsets in an object: first, last and middle ones, and pseudo-random ones with a fixed seed."""
     ends = {0, 1, size // 2, size - 2, size - 1} | set(random.Random(size).sample(range(size), min(count, size)))  # noqa: S311
     return sorted(at for at in ends if 0 <= at < size)

@@ -1,4 +1,4 @@
-"""Tests of readers: any entries of any ledger, in any way of reading, are those that were written."""
+"""Test readers: every way of reading returns the written entries, for any range of any ledger."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from ledgerfs.testing.layouts.sample import KnownLedger, SampleBucket
 
 
 class EntriesTests:
-    """What `LedgerReader` promises of sound ledgers."""
+    """Tests of `LedgerReader` with sound ledgers."""
 
     def test_every_entry_is_what_was_written(self, sample: SampleBucket, whole: OpenedBucket) -> None:
         for ledger, reader in opened(sample, whole):
@@ -121,7 +121,7 @@ class EntriesTests:
             other = whole.reader(reader.ref)
             streams = [one.batches(ledger.first_entry, ledger.last_entry) for one in (reader, other, reader)]
             found: list[list[tuple[int, bytes]]] = [[], [], []]
-            while any([take(stream, into) for stream, into in zip(streams, found, strict=True)]):  # noqa: C419  (all of them)
+            while any([take(stream, into) for stream, into in zip(streams, found, strict=True)]):  # noqa: C419  (no short circuit)
                 pass
             assert found == [ledger.part(ledger.first_entry, ledger.last_entry)] * 3
 
@@ -201,7 +201,7 @@ class EntriesTests:
 
 
 def opened(sample: SampleBucket, bucket: OpenedBucket) -> Iterator[tuple[KnownLedger, LedgerReader]]:
-    """Yield each ledger with a new reader of it."""
+    """Yield each ledger with a new reader."""
     readers = bucket.readers()
     return ((ledger, readers[ledger.name]) for ledger in sample.ledgers)
 
@@ -212,7 +212,7 @@ def records_of(ledger: KnownLedger, first: int, last: int) -> bytes:
 
 
 def take(batches: Iterator[EntryBatch], into: list[tuple[int, bytes]]) -> bool:
-    """Take one batch; return whether there was one."""
+    """Append the entries of the next batch; return whether there was one."""
     batch = next(batches, None)
     if batch is not None:
         into += [(entry, bytes(data)) for entry, data in batch]

@@ -1,4 +1,4 @@
-"""A sample bucket in a folder, which tests open by the layout alone, and change as others would."""
+"""A sample bucket in a folder, which tests open with the layout only, and change like other clients."""
 
 import itertools
 import os
@@ -25,7 +25,7 @@ from ledgerfs.storage.objects import ReadRequest
 from ledgerfs.testing.layouts.sample import KnownLedger, SampleBucket
 
 OpenLayout = Callable[[KeepingStore], Layout]
-"""Returns the layout over one bucket."""
+"""A function that returns the layout over one bucket."""
 
 _LONG_AGO = 1_700_000_000
 _FEW = 5
@@ -34,7 +34,7 @@ _times = itertools.count(_LONG_AGO, 10)
 
 
 class FarFolder(LocalStore):
-    """A folder that passes for a store far away, so that reads are ahead, joined and kept."""
+    """A folder that acts as a remote store, so that readers read ahead, merge requests, and cache bytes."""
 
     __slots__ = ()
 
@@ -64,7 +64,7 @@ class OpenedBucket:
         self.layout = open_layout(self.store)
 
     def put(self, objects: Mapping[str, bytes | None]) -> None:
-        """Make, replace or, for None, remove objects: each time by other files, of other times long ago."""
+        """Create, replace or, for None, remove objects; each file is new, with another time long ago."""
         at = next(_times)
         for key, data in objects.items():
             path = self.folder / key
@@ -77,7 +77,7 @@ class OpenedBucket:
             path.parent.mkdir(parents=True, exist_ok=True)
             other = self.folder.with_name(f"{self.folder.name}-next")
             other.write_bytes(data)
-            # Nobody can be at work on what has lain there for years.
+            # A file that is years old cannot be an upload in progress.
             os.utime(other, (at, at))
             other.replace(path)
 
@@ -94,13 +94,13 @@ class OpenedBucket:
         return {(ref.managed_ledger, ref.ledger_id): self.reader(ref) for ref in self.catalog().refs()}
 
     def check(self, ref: LedgerRef, digest: blake2b | None = None) -> tuple[LedgerCheck, int]:
-        """Read a ledger in full; return what was found, and of how many bytes it was told on the way."""
+        """Read a ledger in full; return the result, and the number of bytes in progress reports."""
         told: list[int] = []
         found = self.layout.check_ledger(self.reader(ref), told.append, digest)
         return found, sum(told)
 
     def findings(self) -> list[Finding]:
-        """Return all that is wrong with the bucket, from its listing to every byte."""
+        """Return all findings about the bucket, from its listing to every byte."""
         catalog = self.catalog()
         found = list(self.layout.check_catalog(catalog, self.reader))
         for ref in catalog.refs():
@@ -108,17 +108,17 @@ class OpenedBucket:
         return found
 
     def damage(self) -> list[Finding]:
-        """Return those of the findings that are damage."""
+        """Return the findings that are damage."""
         return [one for one in self.findings() if one.severity is Severity.DAMAGE]
 
     def keys(self) -> dict[tuple[str | None, int], list[str]]:
-        """Return the objects of each ledger by `KnownLedger.name`, that with the entries first."""
+        """Return the objects of each ledger by `KnownLedger.name`, the data object first."""
         refs = self.catalog().refs()
         return {(ref.managed_ledger, ref.ledger_id): [stat.key for _, stat in ref.objects] for ref in refs}
 
 
 def entries_of(reader: LedgerReader, first: int, last: int) -> list[tuple[int, bytes]]:
-    """Return entries, each with its id, read in whole buffers."""
+    """Return entries with their ids, read in whole buffers."""
     return [(entry, bytes(data)) for batch in reader.batches(first, last) for entry, data in batch]
 
 
@@ -128,7 +128,7 @@ def all_of(reader: LedgerReader) -> list[tuple[int, bytes]]:
 
 
 def ranges_of(first: int, last: int, cuts: Iterable[int] = ()) -> Iterator[tuple[int, int]]:
-    """Yield ranges that are worth a look: all, ends, the middle, around each of some cuts, each only if there is such."""
+    """Yield the existing ranges among: all, ends, middle, around each split point."""
     middle = (first + last) // 2
     wanted = [(first, last), (first, first), (last, last), (first, middle), (middle, last), (middle - 1, middle + 1)]
     wanted += [one for cut in cuts for one in ((cut, cut), (cut - 1, cut), (cut, cut + 3), (cut, last))]
@@ -146,7 +146,7 @@ def smallest(sample: SampleBucket, count: int) -> list[KnownLedger]:
 
 
 def few_of(sample: SampleBucket, bucket: OpenedBucket) -> SampleBucket:
-    """Return the small ledgers of a sample, which lies in a bucket, one that is larger, and those that will be damaged."""
+    """Return the small ledgers of a sample that is in ``bucket``, one larger ledger, and the ledgers to be damaged."""
     damaged = {damage.ledger for damage in sample.damages}
     kept = [*smallest(sample, _FEW - 1), *smallest(sample, _LARGER)[-1:]]
     kept += [ledger for ledger in sample.ledgers if ledger.name in damaged and ledger not in kept]

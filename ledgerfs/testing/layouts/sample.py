@@ -1,4 +1,4 @@
-"""What a suite is given: a bucket of one layout, what is in its ledgers, and ways to damage it."""
+"""The input of a suite: a bucket of one layout, the contents of its ledgers, and ways to damage it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,18 +6,18 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class KnownLedger:
-    """One ledger, as something else than the layout tells it.
+    """One ledger, with contents from another source than the layout.
 
     Attributes
     ----------
     managed_ledger
         Name of its managed ledger.
     entries
-        The bytes of each entry, from the first one on.
+        The bytes of each entry, in order.
     first_entry
         Id of the first entry.
     values
-        Payloads of its messages in order, None for an empty one; None where that is not known.
+        Payloads of its messages in order, None for an empty one; None if unknown.
 
     """
 
@@ -29,7 +29,7 @@ class KnownLedger:
 
     @property
     def name(self) -> tuple[str | None, int]:
-        """What tells it from the others of its bucket."""
+        """Managed ledger and id, unique in its bucket."""
         return self.managed_ledger, self.ledger_id
 
     @property
@@ -38,25 +38,25 @@ class KnownLedger:
         return self.first_entry + len(self.entries) - 1
 
     def part(self, first: int, last: int) -> list[tuple[int, bytes]]:
-        """Return the entries ``first`` to ``last``, both included, each with its id."""
+        """Return the entries ``first`` to ``last``, both inclusive, with their ids."""
         low = first - self.first_entry
         return list(enumerate(self.entries[low : last - self.first_entry + 1], first))
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One way in which a ledger may be damaged.
+    """One way to damage a ledger.
 
     Attributes
     ----------
     what
-        In words, for whoever sees a test fail.
+        Description for the message of a failed test.
     ledger
-        `KnownLedger.name` of the one.
+        `KnownLedger.name` of the damaged ledger.
     objects
-        What the objects that change are then; None for one that is gone.
+        New contents of the changed objects; None for a deleted object.
     kinds
-        Kinds of findings that may tell of it, of which there has to be one of severity ``damage``.
+        Kinds of findings that may report it; at least one must have severity ``damage``.
 
     """
 
@@ -68,18 +68,18 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class SampleBucket:
-    """A sound bucket, two ledgers or more, no two copies of one.
+    """A sound bucket with at least two ledgers and no further copies.
 
     Attributes
     ----------
     objects
         Every object of the layout, by key.
     ledgers
-        Every ledger of them.
+        Every ledger in these objects.
     damages
-        Ways to damage it.
+        Ways to damage the bucket.
     others
-        Keys that are not this layout's, such as those of other layouts.
+        Keys that do not belong to this layout, such as keys of other layouts.
 
     """
 

@@ -1,4 +1,4 @@
-"""The suite that a test of a layout inherits."""
+"""The suite to inherit in tests of a layout."""
 
 from pathlib import Path
 
@@ -14,17 +14,17 @@ from ledgerfs.testing.layouts.sample import SampleBucket
 
 
 class LayoutTests(CataloguingTests, EntriesTests, DamagingTests):
-    """Every promise of `ledgerfs.catalog.layout.Layout` and `ledgerfs.catalog.reader.LedgerReader`.
+    """Tests of every promise of `ledgerfs.catalog.layout.Layout` and `ledgerfs.catalog.reader.LedgerReader`.
 
-    Inherit it in a class whose name begins with ``Test``, and give it `open_layout` and the fixture `sample`. The bucket is tested as a
-    local folder, and as one that passes for a store far away.
+    Inherit it in a class whose name begins with ``Test``, and define `open_layout` and the fixture `sample`. Tests run with the bucket as
+    a local folder, and as a folder that acts as a remote store.
 
     Attributes
     ----------
     truncations
-        At how many places each object of a ledger is cut.
+        Number of offsets at which to truncate each object of a ledger.
     damaged_ledgers
-        How many ledgers, the smallest ones, are damaged at every place.
+        Number of ledgers, the smallest ones, to damage in all ways.
 
     """
 
@@ -36,7 +36,7 @@ class LayoutTests(CataloguingTests, EntriesTests, DamagingTests):
     @pytest.fixture(scope="class")
     @classmethod
     def sample(cls) -> SampleBucket:
-        """Return a sound bucket with known ledgers, which nobody changes."""
+        """Return a sound bucket with known ledgers, which no test changes."""
         raise NotImplementedError("a suite of a layout has to give the fixture `sample`")
 
     @pytest.fixture(scope="class", params=["near", "far"])
@@ -53,12 +53,12 @@ class LayoutTests(CataloguingTests, EntriesTests, DamagingTests):
     @pytest.fixture(scope="class")
     @classmethod
     def few(cls, sample: SampleBucket, tmp_path_factory: pytest.TempPathFactory) -> SampleBucket:
-        """Return some ledgers of the sample, for tests that change what is there."""
+        """Return some ledgers of the sample, for tests that change objects."""
         made = OpenedBucket(tmp_path_factory.mktemp("few") / "bucket", cls.open_layout)
         made.put(sample.objects)
         return few_of(sample, made)
 
     @pytest.fixture
     def bucket(self, tmp_path: Path) -> OpenedBucket:
-        """Return an empty bucket of the test's own."""
+        """Return an empty bucket for one test."""
         return OpenedBucket(tmp_path / "bucket", self.open_layout)

@@ -1,4 +1,4 @@
-"""Tests of objects that others replace and delete: a read by version never gives bytes of another one."""
+"""Test objects that other clients replace and delete: a read by version never returns bytes of another version."""
 
 from pathlib import Path
 from typing import ClassVar
@@ -13,10 +13,10 @@ from ledgerfs.testing.stores.reading import errors_of
 
 
 class ChangesTests:
-    """What a store promises of objects that change."""
+    """Tests of changing objects."""
 
     reads_by_version: ClassVar[bool] = True
-    """Whether a read by version is refused for an object of another one; else it is where that one is too short."""
+    """Whether a read by version fails for another version; otherwise it fails only if that version is too short."""
 
     def test_a_replaced_object_is_stale_and_the_new_one_is_read(self, place: StorePlace, tmp_path: Path) -> None:
         place.put("a", b"old bytes")

@@ -1,11 +1,11 @@
-"""What a store lists, by key."""
+"""The listing of a store, by key."""
 
 from ledgerfs.storage.object_store import ObjectStore
 from ledgerfs.storage.objects import ObjectStat
 
 
 def listed(store: ObjectStore, prefix: str = "") -> dict[str, ObjectStat]:
-    """Return what `list_pages` yields, which has to be each object once."""
+    """Return the objects of `list_pages`; asserts that each occurs once."""
     stats = [stat for page in store.list_pages(prefix) for stat in page]
     found = {stat.key: stat for stat in stats}
     assert len(found) == len(stats), "an object is listed twice"
@@ -13,7 +13,7 @@ def listed(store: ObjectStore, prefix: str = "") -> dict[str, ObjectStat]:
 
 
 def in_folder(store: ObjectStore, folder: str) -> dict[str, ObjectStat]:
-    """Return the objects that `list_folder` yields, empty folders left out."""
+    """Return the objects of `list_folder`, without empty folders."""
     stats = [stat for page in store.list_folder(folder) for stat in page if not stat.key.endswith("/")]
     found = {stat.key: stat for stat in stats}
     assert len(found) == len(stats), "an object is listed twice"

@@ -1,4 +1,4 @@
-"""Tests of listings: each object once, of one level or all, as it is now."""
+"""Test listings: each current object once, of one level or all levels."""
 
 import time
 from typing import ClassVar
@@ -32,14 +32,14 @@ DAY_MS = 86_400_000
 
 
 class ListingTests:
-    """What `list_pages`, `list_folder` and `head` promise."""
+    """Tests of `list_pages`, `list_folder` and `head`."""
 
     odd_names: ClassVar[tuple[str, ...]] = ODD_NAMES
-    """Names of objects that a store may have."""
+    """Unusual names of objects that the store supports."""
     many_objects: ClassVar[int] = 1100
-    """More objects than a page of a listing has, where it has pages."""
+    """More objects than one page of a listing contains, if the store has pages."""
     tells_times: ClassVar[bool] = True
-    """Whether the store tells when an object was modified."""
+    """Whether the store reports when an object was modified."""
 
     def test_an_empty_bucket_has_no_objects(self, place: StorePlace) -> None:
         assert listed(place.store) == {}

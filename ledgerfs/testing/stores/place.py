@@ -1,4 +1,4 @@
-"""A store to test, and a second way to its objects, by which the tests act as somebody else."""
+"""A store to test, and a second way to its objects, through which the tests act as another client."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +10,7 @@ from ledgerfs.storage.opening import open_store
 
 
 class StorePlace(Protocol):
-    """An empty bucket, or a folder in one, of the test's own."""
+    """An empty bucket, or a folder in one, for one test."""
 
     @property
     def store(self) -> ObjectStore:
@@ -18,7 +18,7 @@ class StorePlace(Protocol):
         ...
 
     def put(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> None:
-        """Make an object, or replace it by a new one, without the store."""
+        """Create or replace an object, without the store."""
         ...
 
     def remove(self, key: str) -> None:
@@ -26,16 +26,16 @@ class StorePlace(Protocol):
         ...
 
     def objects(self) -> dict[str, bytes]:
-        """Return every object that is there, in folders as well, without the store."""
+        """Return every object, also in folders, without the store."""
         ...
 
     def nowhere(self) -> ObjectStore:
-        """Return a store of the same kind over a bucket, or a folder, that does not exist."""
+        """Return a store of the same kind over a bucket or folder that does not exist."""
         ...
 
 
 class WritablePlace(StorePlace, Protocol):
-    """A place whose store can be written to."""
+    """A place with a writable store."""
 
     @property
     def store(self) -> RawStore:
@@ -44,7 +44,7 @@ class WritablePlace(StorePlace, Protocol):
 
 
 class FilesystemPlace:
-    """A place in any filesystem of fsspec; its objects are put and removed by the filesystem itself."""
+    """A place in any fsspec filesystem, which itself puts and removes objects."""
 
     def __init__(self, fs: Any, root: str) -> None:  # noqa: ANN401  (fsspec is not typed)
         self._fs = fs
@@ -53,7 +53,7 @@ class FilesystemPlace:
         self.store = open_store(fs, self._root)
 
     def put(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> None:  # noqa: ARG002
-        """Write an object; user metadata is not known to fsspec."""
+        """Write an object; fsspec does not support user metadata."""
         path = f"{self._root}/{key}"
         self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
         self._fs.pipe_file(path, data)
@@ -75,7 +75,7 @@ class FilesystemPlace:
 
 
 class FolderPlace:
-    """A place in a local folder; an object is replaced by another file, as other programs do it."""
+    """A place in a local folder; replaces an object by another file, as other programs do."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -83,10 +83,10 @@ class FolderPlace:
         self.store = LocalStore(str(folder))
 
     def put(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> None:  # noqa: ARG002
-        """Write a file; folders keep no user metadata."""
+        """Write a file; folders do not store user metadata."""
         path = self._folder / key
         path.parent.mkdir(parents=True, exist_ok=True)
-        # One that is written in its place may have the same number, size and time.
+        # A file that is overwritten in place may have the same inode, size and time.
         other = self._folder.with_name(f"{self._folder.name}-next")
         other.write_bytes(data)
         other.replace(path)

@@ -1,4 +1,4 @@
-"""Tests of reads: exactly the bytes that were asked for, in any way of asking, or our error that names the object."""
+"""Test reads: every method returns exactly the requested bytes, or raises a ledgerfs error with the object."""
 
 import errno
 import os
@@ -24,7 +24,7 @@ BEHIND = ((SIZE - 10, SIZE + 10), (0, SIZE + 1), (SIZE, SIZE + 1), (SIZE + 5, SI
 
 
 class ReadingTests:
-    """What `read`, `start`, `send` and `read_many` promise of objects that nobody changes."""
+    """Tests of `read`, `start`, `send` and `read_many` for objects that do not change."""
 
     def test_any_range_is_exactly_its_bytes(self, place: StorePlace) -> None:
         place.put("a", BODY)
@@ -113,7 +113,7 @@ class ReadingTests:
         place.put("a", BODY)
         end, beginning = os.pipe()
         os.close(end)
-        with pytest.raises(OSError) as caught:  # noqa: PT011  (its number is looked at)
+        with pytest.raises(OSError) as caught:  # noqa: PT011  (errno is checked below)
             place.store.send(ReadRequest("a", 0, SIZE), beginning)
         os.close(beginning)
         assert caught.value.errno == errno.EPIPE
@@ -187,7 +187,7 @@ class ReadingTests:
 
 
 def errors_of(store: ObjectStore, request: ReadRequest, file: Path) -> list[LedgerfsError]:
-    """Return the errors that each way of reading ends in, which has to be one of ours."""
+    """Return the error of each way of reading; it must be a ledgerfs error."""
     (many,) = store.read_many([request])
     assert isinstance(many, LedgerfsError), f"read_many yields bytes for {request}"
     with pytest.raises(LedgerfsError) as read:
@@ -200,10 +200,10 @@ def errors_of(store: ObjectStore, request: ReadRequest, file: Path) -> list[Ledg
 
 
 def _is_readable(store: ObjectStore) -> int:
-    """Return the exit code of a child that reads in each way."""
+    """Read in each way, in a child process; return its exit code."""
     try:
         request = ReadRequest("a", 3, 9)
         got = [store.read(request), bytes(store.start(request).result()), *store.read_many([request])]
         return 0 if got == [BODY[3:9]] * 3 else 1
-    except BaseException:  # noqa: BLE001  (a child of a test ends, whatever happens)
+    except BaseException:  # noqa: BLE001  (a child of a test must always exit)
         return 2

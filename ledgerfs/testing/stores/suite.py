@@ -1,4 +1,4 @@
-"""The suites that a test of a store inherits."""
+"""The suites to inherit in tests of a store."""
 
 import pytest
 
@@ -10,20 +10,20 @@ from ledgerfs.testing.stores.writing import WritingTests
 
 
 class StoreTests(ListingTests, ReadingTests, ChangesTests):
-    """Every promise of `ledgerfs.storage.object_store.ObjectStore`.
+    """Tests of every promise of `ledgerfs.storage.object_store.ObjectStore`.
 
-    Inherit it in a class whose name begins with ``Test``, give it the fixture `place`, and say by class attributes what the store cannot.
+    Inherit it in a class whose name begins with ``Test``, define the fixture `place`, and set class attributes for unsupported features.
 
     Attributes
     ----------
     reads_by_version
-        Whether a read that names a version is refused for an object of another one. Without that, one that became too short is.
+        Whether a read by version fails for another version of the object; otherwise it fails only if that version is too short.
     tells_times
-        Whether listings tell when objects were modified.
+        Whether listings report when objects were modified.
     odd_names
-        Names of objects that the store can have.
+        Unusual names of objects that the store supports.
     many_objects
-        How many objects are more than one page of a listing.
+        A number of objects that exceeds one page of a listing.
 
     """
 
@@ -34,16 +34,16 @@ class StoreTests(ListingTests, ReadingTests, ChangesTests):
 
 
 class WritableStoreTests(StoreTests, WritingTests):
-    """The same, and every promise of `ledgerfs.storage.object_writes`.
+    """`StoreTests`, and tests of every promise of `ledgerfs.storage.object_writes`.
 
     Attributes
     ----------
     shows_half_written
-        Whether an object may show before its upload is complete.
+        Whether an object may be visible before its upload is complete.
     creates_at_once
-        Whether the store itself lets one of several writers win who create an object at the same moment.
+        Whether the store lets exactly one of several writers win that create an object at the same time.
     tells_unfinished
-        Whether uploads that nobody ended are listed.
+        Whether the store lists unfinished uploads.
 
     """
 

@@ -1,4 +1,4 @@
-"""Tests of writes: an object appears whole or not at all, and never in the place of another one."""
+"""Test writes: an object appears whole or not at all, and never replaces another one."""
 
 import threading
 import time
@@ -23,14 +23,14 @@ METADATA = {"role": "data", "under_score": "x"}
 
 
 class WritingTests:
-    """What `WritableStore` and `Upload` promise."""
+    """Tests of `WritableStore` and `Upload`."""
 
     shows_half_written: ClassVar[bool] = False
-    """Whether an object may show before its upload is complete."""
+    """Whether an object may be visible before its upload is complete."""
     creates_at_once: ClassVar[bool] = True
-    """Whether the store itself refuses the second of two that create an object at the same moment."""
+    """Whether the store refuses the second of two writers that create an object at the same time."""
     tells_unfinished: ClassVar[bool] = True
-    """Whether the store tells of uploads that nobody ended."""
+    """Whether the store lists unfinished uploads."""
 
     def test_what_is_put_is_there(self, place: WritablePlace) -> None:
         for key, data in (("a", b"some bytes"), ("empty", b""), ("a b+é%", b"x" * 100_000)):
@@ -152,7 +152,7 @@ class WritingTests:
             if when == "before":
                 place.put(when, b"of another")
             upload = writes.begin_upload(when, {}, part_size(writes))
-            with pytest.raises(ObjectExistsError) as caught:  # noqa: PT012  (a store may look at any time)
+            with pytest.raises(ObjectExistsError) as caught:  # noqa: PT012  (a store may check at any of these calls)
                 upload.write(b"ours")
                 if when == "meanwhile":
                     writes.put(when, b"of another", {})
@@ -243,18 +243,18 @@ class WritingTests:
 
 
 def part_size(writes: WritableStore) -> int:
-    """Return a size of parts that the store takes."""
+    """Return a part size that the store accepts."""
     assert writes.most_parts >= 100
     return max(writes.smallest_part, 1000)
 
 
 def unfinished(writes: WritableStore) -> list[str]:
-    """Return the keys of the uploads that nobody ended."""
+    """Return the keys of unfinished uploads."""
     return [one.key for one in writes.unfinished_uploads()]
 
 
 def begun(writes: WritableStore, key: str) -> Upload:
-    """Return an upload of which the store has a part."""
+    """Start an upload and send one part."""
     size = part_size(writes)
     upload = writes.begin_upload(key, {}, size)
     upload.write(b"x" * size)

@@ -1,4 +1,4 @@
-"""The views of a ledger: each is a first component of the tree, and makes a file's bytes of a ledger."""
+"""The file formats of a ledger: each is a first component of the tree, and converts a ledger to a file."""
 
 from collections.abc import Mapping
 
@@ -13,11 +13,11 @@ from ledgerfs.vfs.views.view import View
 __all__ = ["FileReader", "View", "make_views"]
 
 RENDERED_KINDS = ("arrow", "jsonl", "parquet")
-"""Kinds of table files that are views."""
+"""File formats that contain a table of messages."""
 
 
 def make_views(tables: LedgerTables, files: RenderedFiles) -> Mapping[str, View]:
-    """Return the views of one bucket by their names in the tree, sorted."""
+    """Return the file formats of one bucket by their names in the tree, sorted."""
     views: dict[str, View] = {"entries": EntriesView(tables, files), "info": InfoView()}
     views |= {kind: RenderedView(kind, tables, files) for kind in RENDERED_KINDS}
     return dict(sorted(views.items()))

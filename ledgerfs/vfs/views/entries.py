@@ -1,4 +1,4 @@
-"""The view ``entries``: the raw records (``int32 length | int64 entry id | entry`` …), read as they are stored, or rendered."""
+"""The format ``entries``: raw records (``int32 length | int64 entry id | entry`` …), read directly or materialized, by layout."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
@@ -25,15 +25,15 @@ class EntriesView:
     lists_copies = True
 
     def size(self, ref: LedgerRef) -> int | None:
-        """Return the size; None if the length of the ledger is not known."""
+        """Return the size; None if the length of the ledger is unknown."""
         return ref.records_size if ref.length >= 0 else None
 
     def estimate(self, ref: LedgerRef) -> int:
-        """Return the bytes of the ledger in the store."""
+        """Return the size of the ledger in the store, bytes."""
         return ref.stored
 
     def open(self, ledger: LedgerReader) -> FileReader:
-        """Return the records; costs no request if the layout stores them as they are."""
+        """Return the records; sends no request if the layout stores them in this form."""
         records = ledger.records()
         if records is not None:
             return records
@@ -43,7 +43,7 @@ class EntriesView:
 
 
 def _render(ledger: LedgerReader, sink: BinaryIO) -> bool:
-    """Write all records; raises `CorruptLedgerError` if they do not have the ledger's size, which `size` has told."""
+    """Write all records; raises `CorruptLedgerError` if their size differs from the size that `size` has returned."""
     size = 0
     for batch in ledger.batches(ledger.first_entry, ledger.last_entry):
         size += sink.write(batch.records())

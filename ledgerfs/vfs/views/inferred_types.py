@@ -1,7 +1,7 @@
-"""The types of topics whose values are documents without a schema: one for all files of a topic.
+"""Inferred types of topics whose values are documents without a schema: one for all files of a topic.
 
-A type is inferred over all ledgers of a topic, with all partitions, and kept as long as these are the same: a later one may have further
-fields, and then all files are others. Damage is left out: the file of a damaged ledger is an error, the others are not.
+A type is inferred from all ledgers of a topic, with all partitions, and cached until these change: a new ledger may have new fields, which
+change all files. Skips damage: only the file of the damaged ledger is an error.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,14 +29,14 @@ _OfTopic = tuple[str | None, list[LedgerRef]]
 
 
 class InferredTypes:
-    """What is inferred of the topics of one bucket, with the same options.
+    """Inferred types of the topics of one bucket, with the same options.
 
     Parameters
     ----------
     open_ledger
         Returns the reader of a ledger.
     scan_options
-        The options.
+        The scan options.
 
     """
 
@@ -50,17 +50,17 @@ class InferredTypes:
         self._lock = ForkLock()
 
     def known(self, catalog: Catalog, managed_ledger: str | None) -> "ShownValues | None":
-        """Return what was learned of these very ledgers; None if nothing was yet."""
+        """Return the value format that was inferred from the current ledgers; None if not yet inferred."""
         _, state = self._ledgers_of(catalog, managed_ledger)
         with self._lock:
             return self._known.get(state)
 
     def learned(self, shown: "ShownValues", catalog: Catalog, managed_ledger: str | None) -> "ShownValues":
-        """Return how the values of a topic, or of all partitions of it, are shown; raises as reading them."""
+        """Return the value format of a topic with all its partitions; raises the errors of reading them."""
         topics, state = self._ledgers_of(catalog, managed_ledger)
         with self._lock:
             learning = self._learning.setdefault(state, ForkLock())
-        # Whoever opens another file of the topic meanwhile needs the same.
+        # Another thread that opens a file of the topic waits for the same result.
         with learning:
             try:
                 found = self.known(catalog, managed_ledger)
@@ -74,7 +74,7 @@ class InferredTypes:
                     self._learning.pop(state, None)
 
     def _ledgers_of(self, catalog: Catalog, managed_ledger: str | None) -> tuple[list[_OfTopic], bytes]:
-        """Return the ledgers of a managed ledger, those of all partitions if it is one, and their state; each file of a folder asks."""
+        """Return the ledgers of a managed ledger, for a partition those of all partitions, and their digest; called for each file."""
         with self._lock:
             kept = self._states.get(managed_ledger)
         if kept is None or kept[0] is not catalog:
@@ -85,7 +85,7 @@ class InferredTypes:
         return kept[1], kept[2]
 
     def _learned(self, shown: "ShownValues", topics: "Sequence[_OfTopic]") -> "ShownValues":
-        """Return how values are shown by those of some topics, without those that cannot be read."""
+        """Return the value format from the ledgers of topics, without unreadable ones."""
         # This imports pyarrow and numba, which listing and copying do not need.
         from ledgerfs.scan.part_reading import TopicPart
         from ledgerfs.scan.scan import learned_values

@@ -1,4 +1,4 @@
-"""The view ``info``: index, ledger metadata, blocks and object metadata as one JSON document; made on open, and kept for a while."""
+"""The format ``info``: index, ledger metadata, blocks and object metadata as one JSON document; created on open, and cached."""
 
 import json
 from collections.abc import Hashable, Sequence
@@ -13,13 +13,13 @@ from ledgerfs.forked import ForkLock
 from ledgerfs.storage.descriptors import write_all
 
 _KEPT_BYTES = 16 << 20
-"""Of all documents together; one of a ledger with thousands of blocks has some hundred KiB."""
+"""Maximum bytes of all cached documents; a ledger with thousands of blocks has some hundred KiB."""
 
 _OVERHEAD = 1024
-"""About how many bytes a document takes in memory besides its own, and has besides those of its blocks."""
+"""Approximate overhead of a document in memory, and its size without blocks, bytes."""
 
 _BLOCK_BYTES = 80
-"""About how many bytes a document has of each block."""
+"""Approximate bytes of a document for each block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Document:
 
     @property
     def size(self) -> int:
-        """Its length, bytes."""
+        """Length, bytes."""
         return len(self.data)
 
     @property
@@ -47,7 +47,7 @@ class Document:
         buffer[:] = self.data[start : start + len(buffer)]
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Return some parts."""
+        """Return the bytes of each range."""
         return [self.read(start, end) for start, end in ranges]
 
     def send(self, start: int, end: int, descriptor: int) -> None:
@@ -56,7 +56,7 @@ class Document:
 
 
 class InfoView:
-    """Each ledger as a description."""
+    """Each ledger as a JSON description."""
 
     suffix = ".json"
     lists_copies = True
@@ -68,20 +68,20 @@ class InfoView:
         self._lock = ForkLock()
 
     def size(self, ref: LedgerRef) -> int | None:
-        """Return the size of a document that was made before; None for others."""
+        """Return the size of a cached document; None for others."""
         document = self._kept(ref)
         return None if document is None else document.size
 
     def estimate(self, ref: LedgerRef) -> int:
-        """Return what most documents have, which grow with the ledger's blocks."""
+        """Return a typical size, which grows with the ledger's blocks."""
         return _OVERHEAD + _BLOCK_BYTES * ref.cuts
 
     def open(self, ledger: LedgerReader) -> Document:
-        """Return the document; the first time this asks the store about the ledger's objects."""
+        """Return the document; the first call requests the metadata of the ledger's objects."""
         document = self._kept(ledger.ref)
         if document is None:
             document = Document(json.dumps(ledger.describe(), indent=2, ensure_ascii=False).encode() + b"\n")
-            # A larger document is made each time.
+            # A larger document is created at each open.
             if document.size + _OVERHEAD <= _KEPT_BYTES:
                 with self._lock:
                     self._documents[ledger.ref] = document

@@ -1,9 +1,9 @@
 """One ledger of a topic as a table of messages, and the identity of such a table.
 
 A table depends on more than its ledger: a chunked message may begin in an earlier ledger, the outcome of a transaction may be in a later
-one, perhaps one that is not there yet. So each table has a key, of what never changes for it (bucket, ledger, options), and a state, a
-digest of the topic's present ledgers, which matters only to tables that are not final. Where values are columns, the key is also of what
-decides these: the topic's schemas, or a type that was inferred over all its ledgers.
+one, perhaps not yet offloaded. So each table has a key from its constants (bucket, ledger, options), and a state, a digest of the topic's
+current ledgers, which matters only for tables that are not final. Where values are columns, the key also contains their source: the topic's
+schemas, or the type that was inferred from all its ledgers.
 """
 
 import os
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _TOPICS = 16
 _RENDERER = 4
-"""Raise this when the same ledger is to make another table, so that older files are not used any more."""
+"""Increment this when the table of a ledger changes, so that older files are not used any more."""
 
 _Infer = Callable[["ShownValues", Catalog, str | None], "ShownValues | None"]
 
@@ -48,7 +48,7 @@ class LedgerTables:
     source
         The bucket.
     scan_options
-        Options of `Topic.scan`, except ``on_corrupt``: a damaged ledger must not look whole.
+        Options of `Topic.scan`, except ``on_corrupt``: a damaged ledger must not appear whole.
 
     """
 
@@ -63,10 +63,10 @@ class LedgerTables:
         self._lock = ForkLock()
 
     def table(self, ref: LedgerRef, kind: str) -> "LedgerTable":
-        """Return a ledger's table as a file of one kind, by the present catalog; what values become is found out once for it.
+        """Return a ledger's table as a file of one kind, from the current catalog; determines the value format once per catalog.
 
-        For that the schemas of the topic are read; or all its messages, where their type is inferred. Raises as `Bucket.schemas_of`, and as
-        reading what is not damaged.
+        For the value format, reads the schemas of the topic, or all its messages if their type is inferred. Raises as `Bucket.schemas_of`,
+        and the errors of reading undamaged ledgers.
         """
         topic = self._topic_of(ref)
         if not topic.are_values_known:
@@ -74,9 +74,9 @@ class LedgerTables:
         return self._table(ref, kind, topic)
 
     def table_if_known(self, ref: LedgerRef, kind: str) -> "LedgerTable | None":
-        """Return what `table` does; None where no type was inferred yet, for which listing a folder does not read a topic.
+        """Return the result of `table`; None if a type is not inferred yet: a listing of a folder must not read a topic.
 
-        None, too, where the schemas cannot be read, which is tried once for a topic of a catalog.
+        Also None if the schemas cannot be read, which is tried once for each topic of a catalog.
         """
         if ref.managed_ledger in self._unread and self._source.catalog is self._catalog:
             return None
@@ -85,7 +85,7 @@ class LedgerTables:
             if not topic.are_values_known:
                 topic = self._with_values(ref, topic, lambda _, *of: self._types.known(*of))
         except LedgerfsError:
-            # Whoever opens the file is told why; the others of its folder can be listed.
+            # Opening the file raises the reason; the other files of its folder can be listed.
             self._unread.add(ref.managed_ledger)
             return None
         return self._table(ref, kind, topic) if topic.are_values_known else None
@@ -95,9 +95,9 @@ class LedgerTables:
         return LedgerTable(self._source, self._scan_options, topic, ref, self.key(ref, kind, *of_values))
 
     def key(self, ref: LedgerRef, kind: str, *of_values: str) -> str:
-        """Return the key of a ledger's file of one kind: 64 hexadecimal digits, from which no option can be read.
+        """Return the key of a ledger's file of one kind: 64 hexadecimal digits, which reveal no option.
 
-        ``of_values`` is what its values are made with besides; nothing for bytes.
+        ``of_values`` is the source of its value format; empty for bytes.
         """
         return _digest(
             self._fingerprint, kind, ref.managed_ledger, *(stat for _, stat in ref.objects), *of_values
@@ -117,11 +117,11 @@ class LedgerTables:
             return topic
 
     def _with_values(self, ref: LedgerRef, topic: "_Topic", infer: "_Infer") -> "_Topic":
-        """Return the topic of a ledger with how its values are shown; as it is if the type has to be inferred, and is not."""
+        """Return the topic of a ledger with its value format; unchanged if the type is not inferred yet."""
         # This imports pyarrow and numba, which listing and copying of bytes do not need.
         from ledgerfs.scan.scan import shown_values
 
-        # Not with the lock held, which others would wait for; two may read at once.
+        # Without the lock, which would block other threads; two may read at once.
         shown = shown_values(ref.topic, self._scan_options, lambda: self._source.schemas_of(ref.topic))
         if shown is not None and shown.source.awaits_values:
             shown = infer(shown, topic.catalog, ref.managed_ledger)
@@ -138,19 +138,19 @@ class LedgerTables:
         options = self._scan_options
         of_rows = {**options.described, "columns": options.columns, "values": options.values != "bytes"}
         secrets = sorted((name, _content(source)) for name, source in (options.private_keys or {}).items())
-        # A bucket without an identity shares its files with no other one.
+        # A bucket without an identity does not share its files with another one.
         identity = self._source.identity or uuid4().hex
         return _digest(__version__, _RENDERER, identity, self._source.layout, sorted(of_rows.items()), secrets)
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerTable:
-    """One ledger's table as a file of one kind: its key, and the scan that it is made from, both of the same columns.
+    """One ledger's table as a file of one kind: its key, and its scan, both with the same columns.
 
     Attributes
     ----------
     key
-        That of `LedgerTables.key`, with what decides how values become columns.
+        The key from `LedgerTables.key`, with the source of the value format.
 
     """
 
@@ -166,7 +166,7 @@ class LedgerTable:
         return self._topic.state
 
     def scan(self) -> "Scan":
-        """Return a scan of this ledger's rows of the topic; a further copy takes the place of the one that is read."""
+        """Return a scan of this ledger's rows of the topic; a further copy replaces the default copy."""
         # These import pyarrow and numba, which listing and copying do not need.
         from ledgerfs.catalog.ledger_times import LedgerTimes
         from ledgerfs.scan.part_reading import TopicPart, times_of
@@ -185,7 +185,7 @@ class LedgerTable:
 
 @dataclass(frozen=True, slots=True)
 class _Topic:
-    """The ledgers that a topic is read from, a digest of them, and, if that is known, how its values are shown: None for bytes."""
+    """The ledgers of a topic, a digest of them, and the value format if known: None for bytes."""
 
     catalog: Catalog
     refs: tuple[LedgerRef, ...]
@@ -200,7 +200,7 @@ class _Topic:
 
 
 class _Readers(Sequence[LedgerReader]):
-    """The readers of a topic's ledgers, each made on demand: few of thousands are used."""
+    """The readers of a topic's ledgers, created on demand: few of thousands are used."""
 
     def __init__(self, source: Bucket, refs: Sequence[LedgerRef]) -> None:
         self._source = source
@@ -222,7 +222,7 @@ class _Readers(Sequence[LedgerReader]):
 
 
 def _content(source: object) -> object:
-    """Return the bytes of a private key's file, of which only a digest is kept; a key itself is returned as it is."""
+    """Return the bytes of a private key's file, of which only a digest is stored; a key itself is returned unchanged."""
     if not isinstance(source, os.PathLike):
         return source
     try:

@@ -1,4 +1,4 @@
-"""The views ``jsonl``, ``arrow``, ``parquet``: the message table of each ledger as a file, rendered when it is opened first."""
+"""The formats ``jsonl``, ``arrow``, ``parquet``: the message table of each ledger as a file, materialized at its first open."""
 
 import logging
 from collections.abc import Hashable, Sequence
@@ -19,7 +19,7 @@ _LOG = logging.getLogger("ledgerfs.vfs")
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """An opened rendered file: it stays readable, even if the cache drops it."""
+    """An opened materialized file: it stays readable, even if the cache drops it."""
 
     file: "SealedFile"
 
@@ -30,7 +30,7 @@ class Rendered:
 
     @property
     def identity(self) -> Hashable:
-        """The file in the cache: it is written once, and one that is rendered again is another."""
+        """The file in the cache, which is written once; a file that is materialized again has another identity."""
         return self.file.identity
 
     def read(self, start: int, end: int) -> bytes:
@@ -42,7 +42,7 @@ class Rendered:
         buffer[:] = self.read(start, start + len(buffer))
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Return some parts."""
+        """Return the bytes of each range."""
         return [self.read(start, end) for start, end in ranges]
 
     def send(self, start: int, end: int, descriptor: int) -> None:
@@ -61,28 +61,28 @@ class RenderedView:
 
     @property
     def suffix(self) -> str:
-        """The files' ending is their kind."""
+        """Suffix of the files, which is their kind."""
         return f".{self.kind}"
 
     @property
     def lists_copies(self) -> bool:
-        """False: a folder of tables is a dataset, which has each message once."""
+        """False: a folder of tables is a dataset, which must contain each message once."""
         return False
 
     def size(self, ref: "LedgerRef") -> int | None:
-        """Return the size of a file that is in the cache; None for others, and where the topic's schemas cannot be read."""
+        """Return the size of a cached file; None for others, and if the topic's schemas cannot be read."""
         table = self.tables.table_if_known(ref, self.kind)
         return None if table is None else self.files.size(table.key, table.state)
 
     def estimate(self, ref: "LedgerRef") -> int:
-        """Return the bytes of the ledger in the store."""
+        """Return the size of the ledger in the store, bytes."""
         return ref.stored
 
     def open(self, ledger: "LedgerReader") -> Rendered:
-        """Return the file, rendered unless it is in the cache.
+        """Return the file from the cache; materialize it first if needed.
 
         Raises `CacheWriteError` if the disk is full, and the errors of reading messages: `EncryptedMessageError`, `CorruptMessageError`,
-        `CorruptLedgerError`, `StoreError`, …; of typed values `UnknownSchemaError`, `UndecodableValueError`, and as `Bucket.schemas_of`.
+        `CorruptLedgerError`, `StoreError`, …; for typed values `UnknownSchemaError`, `UndecodableValueError`, and as `Bucket.schemas_of`.
         """
         table = self.tables.table(ledger.ref, self.kind)
         return Rendered(self.files.open(table.key, lambda sink: self._render(table, sink), table.state))

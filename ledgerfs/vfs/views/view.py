@@ -1,4 +1,4 @@
-"""The seam between the tree and the contents of its files."""
+"""The interface between the tree and the contents of its files."""
 
 from typing import Protocol
 
@@ -8,26 +8,26 @@ from ledgerfs.catalog.reader import LedgerReader
 
 
 class View(Protocol):
-    """One first component of the tree: a way to see ledgers as files."""
+    """A file format of ledgers, one first component of the tree."""
 
     @property
     def suffix(self) -> str:
-        """Ending of its files' names, with the dot."""
+        """Suffix of its files' names, with the dot."""
         ...
 
     @property
     def lists_copies(self) -> bool:
-        """Whether further copies of a ledger are listed: in a folder of tables, each of their messages would be there twice."""
+        """Whether further copies of a ledger are listed; in a folder of tables this would duplicate their messages."""
         ...
 
     def size(self, ref: LedgerRef) -> int | None:
-        """Return the exact size of the ledger's file; None for a file that has to be rendered first. Reads no ledger."""
+        """Return the exact size of the ledger's file; None for a file that must be materialized first. Reads no ledger."""
         ...
 
     def estimate(self, ref: LedgerRef) -> int:
-        """Return about how many bytes a file has whose size is not known, without a request."""
+        """Estimate the bytes of a file of unknown size, without a request."""
         ...
 
     def open(self, ledger: LedgerReader) -> FileReader:
-        """Return the ledger's file, rendered if it has to be."""
+        """Open the ledger's file; materialize it if needed."""
         ...
