@@ -186,7 +186,9 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     pages = {
         page.relative_to(tmp_path).with_suffix("").as_posix(): page.read_text() for page in tmp_path.rglob("*.html")
     }
-    assert set(pages) >= {page.relative_to(ROOT / "docs").with_suffix("").as_posix() for page in PAGES if page.parent != ROOT}
+    assert set(pages) >= {
+        page.relative_to(ROOT / "docs").with_suffix("").as_posix() for page in PAGES if page.parent != ROOT
+    }
     loaded = r"<(?:script|img|iframe)[^>]*\ssrc=\"?https?:[^>]*>|<link[^>]*rel=\"?(?:stylesheet|preconnect|icon)\"?[^>]*https?:[^>]*>"
     assert {name: re.findall(loaded, text) for name, text in pages.items() if re.search(loaded, text)} == {}
     assert "ledgerfs spark export [OPTIONS] BUCKET" in pages["reference/commands"]
