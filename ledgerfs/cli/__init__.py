@@ -34,7 +34,7 @@ def _end_at_once() -> NoReturn:
     os.write(2, b"interrupted\n")
     with suppress(OSError, ValueError):  # the reader is gone or the stream closed: nothing to report to
         sys.stdout.flush()
-    atexit._run_exitfuncs()  # noqa: SLF001  (there is no public way)
+    atexit._run_exitfuncs()  # noqa: SLF001  (no public function)
     os._exit(EXIT_INTERRUPTED)
 
 

@@ -52,8 +52,8 @@ def export(
     grown, run the command again: finished files stay. With - as OUT, all messages are one stream on standard output, complete if
     the exit code is 0.
 
-    Exit code 1: damaged entries were left out, values could not be decoded, or rows may be missing because a ledger is gone. Each
-    is listed. Values of messages without a schema version are null; this is reported, but not an error.
+    Exit code 1: damaged entries were skipped, values could not be decoded, or rows may be missing because a ledger was deleted.
+    Each is listed. Values of messages without a schema version are null; this is reported, but not an error.
 
     \b
     Examples:

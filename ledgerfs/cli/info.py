@@ -66,7 +66,7 @@ def _flat(value: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     return rows
 
 
-def _text(name: str, value: Any) -> str:  # noqa: ANN401  (whatever JSON knows)
+def _text(name: str, value: Any) -> str:  # noqa: ANN401  (any JSON value)
     if value is None:
         return "-"
     if isinstance(value, list):

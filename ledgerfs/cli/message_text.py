@@ -33,7 +33,7 @@ def message_lines(row: dict[str, Any], names: Sequence[str], width: int | None =
     return lines
 
 
-def _text(value: Any, room: int | None) -> str:  # noqa: ANN401  (whatever a column holds)
+def _text(value: Any, room: int | None) -> str:  # noqa: ANN401  (a column value)
     if value is None:
         return "(null)"
     if isinstance(value, bytes):

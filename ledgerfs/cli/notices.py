@@ -42,7 +42,7 @@ def notice(bucket: "Bucket", catalog: "Catalog") -> None:
 def say_left_out(scan: "ScanReport | ExportReport") -> bool:
     """Print the omissions of a scan or export on standard error, a line for each of the first; return whether there was damage.
 
-    Values and times that could not be decoded count as damage, also where they became null.
+    Omissions include values and times that could not be decoded, whether they became null or their messages were skipped.
     """
     for lost in scan.missing[:_MOST_LINES]:
         say(f"{scan.topic}: left out {lost.name}: {lost.why} ({lost.key})")

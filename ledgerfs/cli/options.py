@@ -18,7 +18,7 @@ CODECS = ("none", "lz4", "zlib", "zstd", "snappy")
 """Names of compressions, here so that commands list them without importing the libraries."""
 
 _TEXTS = frozenset({"key", "secret", "token", "username", "password", "account_name", "account_key", "profile"})
-"""Options whose values stay texts even if they look like numbers."""
+"""Options whose values stay texts even if they can be parsed as numbers."""
 
 
 def bucket_argument(command: Command) -> Command:
@@ -139,7 +139,7 @@ def parsed_texts(values: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _value(text: str) -> Any:  # noqa: ANN401  (whatever JSON knows)
+def _value(text: str) -> Any:  # noqa: ANN401  (any JSON value)
     """Return the value of a JSON text (``true``, ``3``, ``{"verify": false}``), otherwise the text itself."""
     try:
         return json.loads(text)

@@ -64,7 +64,7 @@ class Saying(logging.Handler):
             self.handleError(record)
 
 
-def print_json(value: Any) -> None:  # noqa: ANN401  (whatever JSON knows)
+def print_json(value: Any) -> None:  # noqa: ANN401  (any JSON value)
     """Print a value as JSON."""
     for line in json.dumps(value, indent=2, ensure_ascii=False).split("\n"):
         # JSON escapes only the first 32 characters; other control characters occur only in texts.

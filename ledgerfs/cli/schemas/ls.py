@@ -52,7 +52,7 @@ def ls(
     "(overridden)": a schema set by hand later is used instead. A version that is listed twice was registered again after a forced
     deletion; the publish time of a message decides.
 
-    Exit code 1: the schemas of some topics are damaged. Those are reported, the others listed.
+    Exit code 1: the schemas of some topics are damaged. These topics are reported, the others listed.
 
     \b
     Examples:

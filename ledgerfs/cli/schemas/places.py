@@ -1,4 +1,4 @@
-"""Where schemas are saved: in the bucket, or at a URL of their own."""
+"""Open saved schemas: in the bucket, or at another URL."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any

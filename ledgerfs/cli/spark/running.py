@@ -88,7 +88,7 @@ def _silence_py4j() -> None:
 
 
 def _was_interrupted(error: BaseException | None) -> bool:
-    """Return whether Ctrl-C caused the error: Spark's cleanup calls Java again, which may have closed the connection."""
+    """Return whether the error followed Ctrl-C: Spark's cleanup calls Java again, which may have closed the connection."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
     return error is not None
@@ -105,7 +105,7 @@ def _require_java() -> None:
         raise click.ClickException(f"{where}; {WHAT_IS_NEEDED}")
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401  (what a column holds, and whatever JSON knows)
+def _plain(value: Any) -> Any:  # noqa: ANN401  (a column value, or a JSON value)
     if isinstance(value, datetime):
         return iso_time(milliseconds(value))
     return value.isoformat() if isinstance(value, date) else value

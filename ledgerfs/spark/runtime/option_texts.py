@@ -54,7 +54,7 @@ def number(value: str, name: str) -> int:
         raise InvalidOptionError("not a whole number", key=f"{name}={value}") from None
 
 
-def moment(value: str, name: str) -> int | str:  # noqa: ARG001  (as its neighbours)
+def moment(value: str, name: str) -> int | str:  # noqa: ARG001  (as the other parsers)
     """Return a time for `Topic.scan`: digits are ms since 1970."""
     return int(value) if re.fullmatch(r"-?[0-9]+", value) else value
 
@@ -90,7 +90,7 @@ def private_keys(value: str, name: str) -> dict[str, Path]:
     return keys
 
 
-def json_or_text(value: str, name: str) -> Any:  # noqa: ANN401, ARG001  (whatever JSON knows; as its neighbours)
+def json_or_text(value: str, name: str) -> Any:  # noqa: ANN401, ARG001  (any JSON value; as the other parsers)
     """Return the value of a JSON text; any other text is returned unchanged."""
     try:
         return json.loads(value)

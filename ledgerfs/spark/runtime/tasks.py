@@ -50,7 +50,7 @@ def distribute(
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for part in batch.column("part"):
-                yield from work(pickle.loads(part.as_py()))  # noqa: S301  (ours)
+                yield from work(pickle.loads(part.as_py()))  # noqa: S301  (own data)
         spare_imports()
 
     return described.mapInArrow(run, schema)

@@ -10,7 +10,7 @@ removes everything. Limits:
 * A driver that is killed before it commits leaves data objects without an index. They are not ledgers, and ``ledgerfs verify`` lists
   them. ``ledgerfs repair`` completes a commit that had begun; otherwise it changes them only if their ledger is named. It identifies them
   by their user metadata, which a folder does not store.
-* A task that the driver cannot reach may complete a data object after the driver has removed the others. It stays like those above.
+* A task that the driver cannot reach may complete a data object after the driver has removed the others; it stays without an index, too.
 """
 
 import logging

@@ -63,7 +63,7 @@ class FilesystemPlace:
         self._fs.rm_file(f"{self._root}/{key}")
 
     def objects(self) -> dict[str, bytes]:
-        """Return what is there."""
+        """Return every object by key."""
         self._fs.invalidate_cache()
         found = self._fs.find(self._root)
         skip = len(self._root.strip("/")) + 1
@@ -96,7 +96,7 @@ class FolderPlace:
         (self._folder / key).unlink()
 
     def objects(self) -> dict[str, bytes]:
-        """Return what is there."""
+        """Return every object by key."""
         files = (path for path in self._folder.rglob("*") if path.is_file())
         return {path.relative_to(self._folder).as_posix(): path.read_bytes() for path in files}
 
