@@ -14,6 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 from pyarrow.dataset import dataset
@@ -164,6 +165,14 @@ def test_every_error_is_documented_with_its_numbers() -> None:
     kinds = [getattr(module, name) for module in (errors, cluster_errors) for name in module.__all__]
     ours = {kind for kind in kinds if issubclass(kind, LedgerfsError) and kind is not LedgerfsError}
     assert sorted(rows) == sorted((kind.__name__, errno.errorcode[kind.code], str(kind.exit_code)) for kind in ours)
+
+
+def test_the_picture_is_that_of_its_script() -> None:
+    kept = ROOT / "docs" / "picture.svg"
+    program = "import sys; from scripts import picture; sys.stdout.write(picture.picture())"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == kept.read_text()
+    assert ET.fromstring(done.stdout).tag.endswith("svg")
 
 
 def test_links_lead_somewhere() -> None:
