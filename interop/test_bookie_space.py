@@ -56,6 +56,8 @@ def cluster(folder: Path, port: int) -> Iterator[Cluster]:
             made.start(S3Server("s3", place / "s3", processes).start())
         make_tenant(made)
         made.admin.make_namespace(NAMESPACE)
+        # The broker trims topics without subscriptions every two minutes, also just before the bookie collects.
+        made.admin.set_retention(NAMESPACE, -1, -1)
         yield made
     finally:
         processes.stop_all()
