@@ -24,6 +24,7 @@ from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.layouts_known import OF_BUCKETS
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.fsspec_impl import LedgerFileSystem
+from ledgerfs.layouts.pulsar_blob import layout as pulsar_blob_layout
 from ledgerfs.layouts.pulsar_blob.remains import remains_of
 from ledgerfs.storage.objects import ObjectStat
 from ledgerfs.storage.store_identity import identity_of
@@ -120,6 +121,22 @@ def test_on_s3_the_second_opening_is_one_listing_and_one_get_a_new_ledger(
     put(made(4))
     put(made(2, (b"replaced", b"twice")))
     assert requests() == ["2-index", "4-index", "list"]
+
+
+@pytest.mark.parametrize(("most", "gets"), [(None, 1), (1, 2)])
+def test_an_index_of_a_new_ledger_is_read_once(
+    most: int | None, gets: int, proxy: FaultProxy, s3: S3Server, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Except where a listing has more new ledgers than are likely to be read next."""
+    if most is not None:
+        monkeypatch.setattr(pulsar_blob_layout, "_MOST_KEPT", most)
+    for number in (1, 2):
+        for key, data in made(number).objects.items():
+            s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data)
+    bucket = open_bucket(f"s3://{s3_bucket}", proxy.options)
+    assert [bytes(data) for ledger_id in (1, 2) for _, data in bucket.ledger(ledger_id).read(0, 0)] == [b"x"] * 2
+    read = [one.path for one in proxy.seen if one.method == "GET" and one.path.endswith("-index")]
+    assert [read.count(path) for path in sorted(set(read))] == [gets] * 2
 
 
 def test_a_kept_catalog_is_the_same_catalog(bucket_folder: Path) -> None:
