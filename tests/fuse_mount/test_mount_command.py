@@ -124,6 +124,7 @@ def _daemons_are_forked(monkeypatch: pytest.MonkeyPatch) -> None:
         entry = "tests.support.mount_server:serve_as_command"
         return Piped("mount", tuple(command[4:]), {**os.environ}, stderr.fileno(), entry)
 
+    can_be_forked({})  # The process that forks begins here, before a test changes its environment.
     monkeypatch.setattr(launching, "subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": start}))
 
 

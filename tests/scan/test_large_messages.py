@@ -365,4 +365,5 @@ def test_many_joined_messages_of_one_window_come_in_pieces(tmp_path, measured):
     size = 40 * MIB
     messages = [parts_of(bytes([i]) * size + b"end", 4 * MIB, b"%d" % i) for i in range(8)]
     url = url_of(tmp_path, [part for one in messages for part in one[:-1]], [one[-1] for one in messages])
-    assert measured(url, 17 * size) == f"rows {[size + 3] * 8} within"
+    # 570 to 730 MiB were measured, as reads and the collector come, and 1,020 to 1,050 if all are joined at once.
+    assert measured(url, 21 * size) == f"rows {[size + 3] * 8} within"

@@ -44,6 +44,8 @@ def run(*arguments: str, code: int | None = 0, env: Mapping[str, str] | None = N
         patch.setattr(sys, "stdout", io.TextIOWrapper(stdout, encoding="utf-8"))
         patch.setattr(sys, "stderr", io.TextIOWrapper(stderr, encoding="utf-8", errors="backslashreplace"))
         patch.setattr(logging, "lastResort", logging.lastResort)
+        # Handlers that a command adds for the rest of its process, such as a mount's, would write to a file that is closed.
+        patch.setattr(logging.root, "handlers", [*logging.root.handlers])
         for name, value in (env or {}).items():
             patch.setenv(name, value)
         returned = group.run()
