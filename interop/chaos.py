@@ -45,7 +45,7 @@ _STEP_S = 5.0
 _TRIES = 5
 _LOCKED_OUT = 3
 """The exit code of a service that has not, or has no longer, the lock."""
-_OVER = "the session with ZooKeeper is over"
+_OVER = "the session with ZooKeeper has ended"
 """What one says that has lost it, of whichever node it was about to change."""
 LEDGERFS = str(Path(sys.executable).with_name("ledgerfs"))
 BROKER = {

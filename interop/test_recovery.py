@@ -237,7 +237,7 @@ def test_under_another_name_beside_the_topic(lost: Lost, new: New, restored: dic
     chosen = ("--topics", re.escape(name.removeprefix("persistent://")), "--dump", str(dump))
     wanted = (*chosen, "--as", "public/again/{topic}")
     refused = lost.recover("run", *new.into, *wanted, "--yes", code=1)
-    assert "ids are taken" in refused["topics"][0]["why"]
+    assert "ids are already used" in refused["topics"][0]["why"]
     lost.recover("run", *new.into, *wanted, "--yes", "--new-ids")
     again = f"persistent://public/again/{name.rpartition('/')[2]}"
     rows = in_the_same_words(new.java.read([again]))[again]

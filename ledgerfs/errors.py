@@ -176,7 +176,10 @@ class UndecodableValueError(LedgerfsError):
     @classmethod
     def of(cls, message: str, reason: str) -> "UndecodableValueError":
         """Return the error for one message."""
-        return cls(f"{reason}; on_undecodable='null' or 'skip' reads on", key=f"value of message {message}")
+        return cls(
+            f"{reason}; on_undecodable='null' or 'skip' (--on-undecodable) reads the rest",
+            key=f"value of message {message}",
+        )
 
 
 class MessageTooLargeError(LedgerfsError):

@@ -51,7 +51,7 @@ class ClusterCheck:
             self.find(severity, kind, message)
         is_whole = not any(finding.kind == "damaged-records" for finding in self.findings)
         if is_whole and self._length != self.ref.length:
-            message = f"the entries have {self._length} bytes, the metadata says {self.ref.length}"
+            message = f"the entries have {self._length} bytes, but the metadata has {self.ref.length}"
             self.find(Severity.DAMAGE, "wrong-length", message)
 
     def find(

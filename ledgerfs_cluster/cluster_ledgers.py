@@ -115,7 +115,7 @@ class ClusterRemains:
         for one in self.lacking:
             if one.ledger_id == ledger_id:
                 raise one.error
-        return "the ledger is there, and has no entry that counts" if ledger_id in self.empty else None
+        return "the ledger exists, but has no confirmed entries" if ledger_id in self.empty else None
 
     def unreadable(self) -> Iterator[Unreadable]:
         """Yield the ledgers that cannot be read at all; they have no uuid."""
@@ -133,8 +133,8 @@ class ClusterRemains:
         return {
             "ledgers without entries": len(self.empty),
             "topics without entries": len(self.topics),
-            "ledgers that cannot be read, or not to their end": len(self.lacking),
-            "files that are not what they should be": len(self.troubles),
+            "ledgers that cannot be read, or only in part": len(self.lacking),
+            "damaged files": len(self.troubles),
             **self.notes,
         }
 
@@ -190,7 +190,7 @@ def remains_of_kept(kept: Kept) -> ClusterRemains:
     """Return the cached value; raises `ValueError` for anything else."""
     told = kept.told
     if not isinstance(told, dict) or not told.keys() >= {"empty", "topics", "is_lasting"}:
-        raise ValueError("these are no remains of a cluster")
+        raise ValueError("the cached value is not one of this class")
     empty, topics = (frozenset(map(int, told[name])) for name in ("empty", "topics"))
     return ClusterRemains(empty, topics, is_lasting=told["is_lasting"] is True)
 
@@ -271,7 +271,7 @@ def require_same_topic(ref: LedgerRef, managed_ledger: str | None) -> None:
     """Raise `RefusedLedgerError` if the ledger's own metadata, the only one in a bucket, does not name the topic that lists it."""
     if managed_ledger != ref.managed_ledger:
         reason = (
-            f"the list of {ref.managed_ledger} names the ledger, and by its own metadata it is of {managed_ledger or 'no topic'}: "
-            "in a bucket it would not be that topic's. Export the topic to have its rows"
+            f"the ledger list of {ref.managed_ledger} contains the ledger, but by its own metadata the ledger belongs to "
+            f"{managed_ledger or 'no topic'}: readers of a bucket would assign it to the wrong topic. Use `ledgerfs export` for its rows"
         )
         raise RefusedLedgerError(reason, key=ref.key)

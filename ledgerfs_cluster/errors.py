@@ -118,7 +118,7 @@ class LockLostError(LedgerfsError):
     @classmethod
     def of(cls, reason: str, key: str, *, is_uncertain: bool) -> "LockLostError":
         """Return the error for a commit."""
-        made = cls(f"{reason}; it is unknown whether the last change was done" if is_uncertain else reason, key=key)
+        made = cls(f"{reason}; it is unknown whether the last change was applied" if is_uncertain else reason, key=key)
         made.is_uncertain = is_uncertain
         return made
 
@@ -141,12 +141,12 @@ class ChangedMeanwhileError(LedgerfsError):
     def of(cls, found: str, key: str) -> "ChangedMeanwhileError":
         """Return the error for a node."""
         reasons = {
-            "other version": "was changed since it was read",
-            "gone": "is gone",
-            "there already": "was made meanwhile",
-            "not empty": "has other nodes below it",
+            "other version": "the node was changed after it was read",
+            "gone": "the node was deleted",
+            "there already": "another client created the node at the same time",
+            "not empty": "the node has child nodes",
         }
-        made = cls(f"{reasons[found]}; nothing was done", key=key)
+        made = cls(f"{reasons[found]}; nothing was changed", key=key)
         made.found = found
         return made
 

@@ -26,7 +26,7 @@ class SourceFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec is n
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> NoReturn:  # noqa: ANN401, ARG002
         """Refuse: there are no files."""
-        reason = f"there are no files in {self.what}; open ledger://entries/… over it, or use ledgerfs.open_bucket"
+        reason = f"a filesystem of {self.what} has no files; open ledger://entries/… over this URL, or use ledgerfs.open_bucket"
         raise UnusableUrlError(reason, key=self.unstrip_protocol(path))
 
     def info(self, path: str, **kwargs: Any) -> NoReturn:  # noqa: ANN401, ARG002
@@ -35,5 +35,5 @@ class SourceFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec is n
 
     def _open(self, path: str, mode: str = "rb", **kwargs: Any) -> NoReturn:  # noqa: ANN401, ARG002
         if mode != "rb":
-            raise UnsupportedWriteError(f"nothing is written to {self.what} here", key=self.unstrip_protocol(path))
+            raise UnsupportedWriteError(f"ledgerfs cannot write to {self.what}", key=self.unstrip_protocol(path))
         self.ls(path)

@@ -11,7 +11,7 @@ from pathlib import Path
 WORDS = re.compile(
     r"\b(told|tells|nobody|whoever|somebody|anybody|anew|strangers|doubts|dialects?|remains|living clusters?)\b", re.IGNORECASE
 )  # fmt: skip
-MOST_LINES = {"docs": 0, "ledgerfs": 357, "ledgerfs_cluster": 308}
+MOST_LINES = {"docs": 0, "ledgerfs": 308, "ledgerfs_cluster": 272}
 """Lines with such a word, by folder; lower a number when you have removed some."""
 
 TEXTS = ("README.md", "CONTRIBUTING.md")

@@ -110,7 +110,7 @@ class Bucket:
         files = scan_options if isinstance(scan_options, ScanOptions) else ScanOptions.of(**scan_options or {})
         files.require_of_files()
         if on_unreadable not in {"raise", "skip"}:
-            raise InvalidOptionError("one of raise, skip", key=f"on_unreadable={on_unreadable!r}")
+            raise InvalidOptionError("expected 'raise' or 'skip'", key=f"on_unreadable={on_unreadable!r}")
         self._place = place
         self._options = (cache_dir, files, catalog_max_age, identity, layout, on_unreadable)
         self.source: Source = self._opened(place, cache_dir, identity, layout)
@@ -131,7 +131,9 @@ class Bucket:
             ranges = None if cache_dir is None else DiskFiles(cache_folder("files", cache_dir))
             return ObjectSource(BucketStore(place, identity, self.expire, ranges, cache_dir=cache_dir), layout)
         if layout != AUTO:
-            raise InvalidOptionError(f"{place.url}: {place.what}, which is read in one way", key=f"layout={layout}")
+            raise InvalidOptionError(
+                f"{place.url} is {place.what}, which has no layouts to choose from", key=f"layout={layout}"
+            )
         return place.opened(cache_dir, self.expire)
 
     def __repr__(self) -> str:
@@ -239,7 +241,7 @@ class Bucket:
     def objects(self) -> ObjectSource:
         """Its objects; raises `UnsupportedWriteError` for a source without objects, which cannot store anything."""
         if not isinstance(self.source, ObjectSource):
-            raise UnsupportedWriteError(f"nothing is written to {self.source.what} here", key=self.url)
+            raise UnsupportedWriteError(f"ledgerfs cannot write to {self.source.what}", key=self.url)
         return self.source
 
     @property

@@ -44,7 +44,9 @@ def max_age_of(given: float | None) -> float:
     except (TypeError, ValueError):
         age = math.nan
     if not age >= 0:
-        raise InvalidOptionError("not a number of seconds", key=f"{place}={text if given is None else given}")
+        raise InvalidOptionError(
+            "expected a number of seconds, 0 or more", key=f"{place}={text if given is None else given}"
+        )
     return age
 
 
@@ -155,18 +157,18 @@ def _text_of(catalog: Catalog) -> bytes:
 def _read(descriptor: int, size: int, text_bytes: int) -> Catalog:
     """Read the output of `CatalogFile.save`; raises `ValueError` if it is inconsistent."""
     if text_bytes > size - _HEADER.size:
-        raise ValueError("its size and its text differ")
+        raise ValueError("its size does not match the length of its text")
     text = np.empty(text_bytes, np.uint8)
     at = read_array(descriptor, _HEADER.size, text)
     names, places, others, rows, told_remains = json.loads(text.tobytes())
     wanted = list(zip(_TABLES.values(), rows, strict=True))
     if not all(is_known(number) for number, _, _ in told_remains):
-        raise ValueError("its layouts are not those of this place")
+        raise ValueError("it contains layouts that this bucket was not opened with")
     for number, _, counts in told_remains:
         kinds = layout_rows(number).KEPT_TABLES
         wanted += [(kinds[name], count) for name, count in counts.items()]
     if size != at + sum(kind.itemsize * count for kind, count in wanted):
-        raise ValueError("its size and its counts differ")
+        raise ValueError("its size does not match its row counts")
     tables = []
     for kind, count in wanted:
         tables.append(np.empty(count, kind))
@@ -187,6 +189,6 @@ def _require_inside(names: int, places: int, *tables: Table) -> None:
     for table in tables:
         for column, count in (("name", names), ("place", places)):
             if table.size and not (table[column].min() >= UNKNOWN and table[column].max() < count):
-                raise ValueError(f"rows have a {column} that is not there")
+                raise ValueError(f"rows refer to a {column} that does not exist")
         if not all(map(is_known, np.unique(table["layout"]).tolist())):
-            raise ValueError("rows have a layout that is not there")
+            raise ValueError("rows refer to an unknown layout")

@@ -10,10 +10,10 @@ from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.scan.options import ScanOptions
 
 _NOT_FOLLOWED = {
-    "start_time": "say where to begin with start",
-    "end_time": "following has no end",
-    "limit": "following has no end",
-    "order": "messages of partitions are shown as they come",
+    "start_time": "cannot be used when following a topic; use start",
+    "end_time": "cannot be used when following a topic, which has no end",
+    "limit": "cannot be used when following a topic, which has no end",
+    "order": "cannot be used when following a topic: messages of all partitions are returned as they arrive",
 }
 """Scan options that following does not support, with the reasons."""
 
@@ -41,15 +41,13 @@ def following(
     topic = topic_of(named.managed_ledger)
     shown = shown_values(topic, options, lambda: bucket.schemas_of(topic))
     if shown is not None and shown.source.awaits_values:
-        reason = (
-            "the columns of JSON would be inferred from all values, and these have no end: give schema_version as well"
-        )
+        reason = "columns of JSON values are inferred from all values, but a followed topic has no end: pass schema_version too"
         raise InvalidOptionError(reason, key="values='json'")
     whole = scan_of(topic, (), options, shown)
     managed_ledgers = named.managed_ledgers(bucket.catalog)
     tails = list(_tails(bucket, managed_ledgers))
     if start.message is not None and len(tails) > 1:
-        reason = "the id of a message is of one partition: follow that, by its own name"
+        reason = "a message id belongs to one partition: follow that partition by its own name"
         raise InvalidOptionError(reason, key=f"message {start.message}")
     parts = [Followed(topic_of(name), tail) for name, tail in zip(managed_ledgers, tails, strict=True)]
     return Following(
@@ -66,6 +64,6 @@ def _tails(bucket: "Bucket", managed_ledgers: Sequence[str | None]) -> Iterator[
     for name in managed_ledgers:
         tail = bucket.source.tail(name)
         if tail is None:
-            reason = "only topics of a living cluster (pulsar+zk://…) can be followed: a bucket gets whole ledgers, read it again"
+            reason = "only topics of a live cluster (pulsar+zk://…) can be followed: a bucket receives whole ledgers, so read it again"
             raise InvalidOptionError(reason, key=bucket.url)
         yield tail

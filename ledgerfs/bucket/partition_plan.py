@@ -165,7 +165,7 @@ def plan_partitions(
 
     """
     if partition_bytes < 1:
-        raise InvalidOptionError("1 byte or more", key=f"partition_bytes={partition_bytes}")
+        raise InvalidOptionError("expected 1 byte or more", key=f"partition_bytes={partition_bytes}")
     primary = _Primary.of(catalog.ledgers)
     places = np.flatnonzero(wanted[primary.rows])
     plan = _cut(catalog, primary, places, partition_bytes)

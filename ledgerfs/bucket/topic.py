@@ -311,7 +311,7 @@ class Topic:
             if catalog.copies_of(name, ledger_id) or any(one.ledger_id == ledger_id for one in catalog.missing_of(name))
         ]
         if len(found) > 1:
-            reason = f"several partitions have this ledger id, name one: {', '.join(map(topic_of, found))}"
+            reason = f"several partitions have a ledger with this id; choose one partition: {', '.join(map(topic_of, found))}"
             raise AmbiguousLedgerError(reason, key=f"ledger {ledger_id}")
         return found[0] if found else catalog.find(ledger_id, names).managed_ledger
 

@@ -81,7 +81,7 @@ class TopicSlice(Sequence[LedgerReader]):
             raise self._stale(f"ledger {own}")
         if offset > self.position or len(listed) - offset > self.size - self.position:
             # Positions would then lead to other ledgers.
-            reason = "older ledgers came into the bucket since the reading was planned; plan it again"
+            reason = "older ledgers were added to the bucket after the read was planned; plan the read again"
             raise StaleObjectError(reason, key=self.managed_ledger or "_unknown")
         return {row - offset + self.position: ref for row, ref in enumerate(listed)}
 
@@ -90,5 +90,5 @@ class TopicSlice(Sequence[LedgerReader]):
         return (ref for ref in found if ref.copy == 0 and ref.ledger_id <= self.last_ledger)
 
     def _stale(self, what: str) -> StaleObjectError:
-        reason = f"{what} was removed from the bucket since the reading was planned; plan it again"
+        reason = f"{what} was removed from the bucket after the read was planned; plan the read again"
         return StaleObjectError(reason, key=self.managed_ledger or "_unknown")

@@ -71,11 +71,13 @@ def wanted_names(
     if topics is None and pattern is None:
         return set(catalog.known_names)
     if topics is not None and pattern is not None:
-        raise InvalidOptionError("either topics or a pattern of their names", key=pattern)
+        raise InvalidOptionError("pass either topics or a pattern of topic names, not both", key=pattern)
     if topics is None:
         return _matching(catalog, pattern or "")
     if not topics:
-        raise InvalidOptionError("no topic is named; leave it out for all of them", key=f"topics={topics!r}")
+        raise InvalidOptionError(
+            "the list of topics is empty; leave it out to select all topics", key=f"topics={topics!r}"
+        )
     return _named(catalog, [topics] if isinstance(topics, str) else topics)
 
 
@@ -128,8 +130,8 @@ def _unplaced(catalog: Catalog) -> str:
     count = len(catalog.unplaced())
     if not count:
         return ""
-    some = "the topic of 1 ledger there" if count == 1 else f"the topics of {count:,} ledgers there"
-    return f", but nothing tells {some} (`ledgerfs verify` names {'it' if count == 1 else 'them'})"
+    some = "the topic of 1 ledger" if count == 1 else f"the topics of {count:,} ledgers"
+    return f", but {some} cannot be determined (`ledgerfs verify` lists {'it' if count == 1 else 'them'})"
 
 
 def _named(catalog: Catalog, topics: Sequence[str]) -> set[str | None]:
@@ -143,7 +145,9 @@ def _matching(catalog: Catalog, pattern: str) -> set[str | None]:
         raise InvalidOptionError(f"invalid regular expression: {error}", key=pattern) from error
     found = {name for name in catalog.known_names if _matches(expression, name)}
     if not any(catalog.has(name) for name in found):
-        raise NotFoundError(f"no topic of the bucket has such a name{_under_way(catalog, found)}", key=pattern)
+        raise NotFoundError(
+            f"no topic name in the bucket matches this pattern{_under_way(catalog, found)}", key=pattern
+        )
     return found
 
 

@@ -88,22 +88,25 @@ class CacheFolder:
     def _distrust(self, error: OSError) -> None:
         if not self._has_warned:
             self._has_warned = True
-            _LOG.warning("what is in %s is not used: %s: %s", self.path, error.filename, error.strerror)
+            _LOG.warning("the cache folder %s is not used: %s: %s", self.path, error.filename, error.strerror)
 
     def _temporary(self, error: OSError) -> Path:
         """Return a temporary folder for this process only."""
         try:
             path = Path(tempfile.mkdtemp(prefix="ledgerfs-"))
         except OSError:
-            raise CacheWriteError(f"{error}; name a folder that can be written: {HINT}") from error
+            raise CacheWriteError(f"{error}; choose a writable cache folder with {HINT}") from error
         _temporary.add(path)
         _LOG.warning(
-            "files cannot be kept in %s (%s); until this process ends they are kept in %s", self.path, error, path
+            "the cache folder %s cannot be used (%s); this process caches files in %s until it exits",
+            self.path,
+            error,
+            path,
         )
         return path
 
 
-HINT = "cache_dir=, or $LEDGERFS_CACHE_DIR"
+HINT = "cache_dir= or $LEDGERFS_CACHE_DIR"
 """The options that set the folder, for error messages."""
 
 
@@ -169,7 +172,7 @@ def _bytes_of_environment() -> int:
     if not text:
         return _MAX_BYTES
     if not text.isdecimal():
-        raise InvalidOptionError("not a number of bytes", key=f"{_BYTES_VARIABLE}={text}")
+        raise InvalidOptionError("expected a number of bytes", key=f"{_BYTES_VARIABLE}={text}")
     return int(text)
 
 

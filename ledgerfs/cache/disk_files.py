@@ -130,11 +130,11 @@ class DiskFiles:
         try:
             count_written(path.parent, seal.size, bound)
         except OSError as error:
-            _LOG.info("%s cannot be swept: %s", path.parent, error)
+            _LOG.info("cannot delete old files in %s: %s", path.parent, error)
         return file
 
     def remove_damaged(self, name: str) -> None:
         """Remove a file that does not match its seal."""
-        _LOG.warning("%s is damaged, and is removed", self.path(name))
+        _LOG.warning("%s is damaged and is removed", self.path(name))
         with suppress(OSError):
             self.path(name).unlink(missing_ok=True)

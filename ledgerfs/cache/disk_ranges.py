@@ -166,7 +166,7 @@ class DiskRanges:
         folder = self._files.folder
         if now >= self._quiet_until:
             self._quiet_until = now + _QUIET_SECONDS
-            _LOG.warning("byte ranges cannot be kept in %s: %s", folder.path, error.strerror or error)
+            _LOG.warning("byte ranges cannot be cached in %s: %s", folder.path, error.strerror or error)
         if error.errno in _FULL:
             with suppress(OSError):
                 sweep(folder.path, self._files.bound, is_full=True)

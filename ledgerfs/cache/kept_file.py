@@ -79,7 +79,7 @@ class KeptFile:
         if not found.seal.is_intact(found.descriptor):
             raise ValueError("it is damaged")
         if found.seal.state != self._state:
-            self._drop(logging.INFO, "it is of another version of ledgerfs")
+            self._drop(logging.INFO, "another version of ledgerfs wrote it")
             return None
         parsed = parse(found.descriptor, found.size)
         found.note_use()
@@ -87,7 +87,7 @@ class KeptFile:
 
     def _drop(self, level: int, reason: str) -> None:
         path = self._files.path(self._name)
-        _LOG.log(level, "%s is dropped: %s", path, reason)
+        _LOG.log(level, "%s is deleted: %s", path, reason)
         with suppress(OSError):
             path.unlink()
 
@@ -103,7 +103,7 @@ def read_array(descriptor: int, start: int, table: npt.NDArray[np.generic]) -> i
     while rest:
         count = os.preadv(descriptor, [rest], start)
         if count == 0:
-            raise ValueError("it was truncated meanwhile")
+            raise ValueError("it was truncated while it was read")
         rest = rest[count:]
         start += count
     return start

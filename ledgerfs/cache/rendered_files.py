@@ -112,5 +112,5 @@ def _cannot_write(error: OSError, folder: str) -> CacheWriteError:
     place = f"{folder} ({os.path.basename(error.filename)})" if isinstance(error.filename, str) else folder  # noqa: PTH119
     reason = error.strerror or str(error)
     return CacheWriteError(
-        f"it cannot be rendered into {place}: {reason}; free some space, or name another folder: {HINT}"
+        f"the file cannot be written to the cache folder {place}: {reason}; free some space, or choose another folder with {HINT}"
     )

@@ -21,7 +21,7 @@ def open_plain(path: str | Path, flags: int, mode: int = 0o600, *, folder: int |
         descriptor = os.open(path, flags | _FILE, mode, dir_fd=folder)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise _refused("a link, which is not followed", path) from error
+            raise _refused("a symbolic link, which is not followed", path) from error
         raise
     if not S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -36,7 +36,7 @@ def open_own(path: str | Path, flags: int, mode: int = 0o600, *, folder: int | N
         found = os.fstat(descriptor)
         _require_own(found, path)
         if found.st_nlink > 1:
-            raise _refused("a file that has other names, too", path)
+            raise _refused("the file has other hard links", path)
     except BaseException:
         os.close(descriptor)
         raise
@@ -74,7 +74,7 @@ def require_no_others_link(path: Path) -> None:
     with suppress(FileNotFoundError):
         found = path.lstat()
         if S_ISLNK(found.st_mode) and found.st_uid not in {os.geteuid(), 0}:
-            raise _refused("another user's link, which is not followed", path)
+            raise _refused("a symbolic link of another user, which is not followed", path)
 
 
 def make_new(path: Path) -> int:
@@ -88,7 +88,7 @@ def _open_folder(path: str | Path, above: int | None) -> int:
     except NotADirectoryError as error:
         if not S_ISLNK(os.stat(path, dir_fd=above, follow_symlinks=False).st_mode):
             raise
-        raise _refused("a link, which is not followed", path) from error
+        raise _refused("a symbolic link, which is not followed", path) from error
     try:
         _require_own(os.fstat(descriptor), path)
     except BaseException:

@@ -148,7 +148,7 @@ class Catalog:
 
     def require_writable(self) -> None:
         """Raise the same even if readers skip it, since a new ledger's id may exist there."""
-        self._raise_first(self.refused(), "nothing is written before it can be read")
+        self._raise_first(self.refused(), "ledgerfs writes nothing until it can be read")
 
     def _raise_first(self, refused: Sequence[LedgerfsError], advice: str) -> None:
         if refused:
@@ -157,7 +157,7 @@ class Catalog:
             what = "cannot read an object of unknown topic"
             if first in (*self.unlisted, *self.closed):
                 what = "cannot list a folder that may contain ledgers"
-            reason = f"{what}{more}: {first.reason}; {advice}, `ledgerfs verify` names all"
+            reason = f"{what}{more}: {first.reason}; {advice}, `ledgerfs verify` lists all"
             raise type(first)(reason, key=first.key, offset=first.offset)
 
     def refusals(self) -> dict[tuple[int, int, int], LedgerfsError]:
@@ -304,7 +304,7 @@ class Catalog:
         if len({ref.managed_ledger for ref in refs}) > 1:
             topics = ", ".join(ref.topic for ref in refs)
             raise AmbiguousLedgerError(
-                f"several topics have this ledger id, name one: {topics}", key=f"ledger {ledger_id}"
+                f"several topics have a ledger with this id; choose one topic: {topics}", key=f"ledger {ledger_id}"
             )
         return refs[0]
 
@@ -347,7 +347,7 @@ class Catalog:
             if refused_id == ledger_id:
                 raise error
         if (self.lost["ledger_id"] == ledger_id).any():
-            return "its index is in the bucket, its data object is not"
+            return "its index is in the bucket, but its data object is missing"
         told = (one.why_not(ledger_id) for one in self.remains.values())
         return next((why for why in told if why is not None), "no such ledger in this bucket")
 

@@ -39,8 +39,8 @@ def check_read_order(catalog: Catalog) -> Iterator[Finding]:
         other = out_of_order(catalog, ref.managed_ledger, ref.ledger_id, ref.root.ledger_id)
         if other is not None:
             message = (
-                f"made of ledger {ref.root.ledger_id}, it is read on the wrong side of {other.key} (ledger {other.ledger_id}, of "
-                f"{other.root.ledger_id}): transactions and chunked messages may be torn apart"
+                f"read in the wrong order: this ledger has the messages of ledger {ref.root.ledger_id}, and {other.key} "
+                f"(ledger {other.ledger_id}) those of ledger {other.root.ledger_id}; transactions and chunked messages may be incomplete"
             )
             yield about(ref, Severity.DAMAGE, "wrong-order", message)
 
@@ -50,14 +50,17 @@ def check_hidden_partitions(catalog: Catalog) -> Iterator[Finding]:
     for name in catalog.managed_ledgers:
         hidden = [] if name is None else partitions_of(catalog, name)
         if hidden:
-            message = f"the name of this topic means its own ledgers, and none of its {len(hidden)} partitions; name these one by one"
+            message = (
+                f"this topic name selects only the ledgers of the topic itself, not those of its {len(hidden)} partitions; "
+                "select each partition by its own name"
+            )
             yield Finding(Severity.REMARK, "hidden-partitions", message, topic=topic_of(name))
 
 
 def check_unlisted(catalog: Catalog) -> Iterator[Finding]:
     """Yield a finding for each unlistable folder."""
     for error in (*catalog.unlisted, *catalog.closed):
-        message = f"what is in this folder is not known, and ledgers may be: {error.reason}"
+        message = f"cannot list this folder, which may contain ledgers: {error.reason}"
         yield Finding(Severity.UNCHECKED, "unlisted-folder", message, error.key)
 
 
@@ -98,16 +101,16 @@ def _copy(catalog: Catalog, row: int) -> Finding:
     """Return the finding of an unused copy: a remark if its index agrees with the used copy's, otherwise damage."""
     copy, read = catalog.ref(row), catalog.ref(row - int(catalog.ledgers["copy"][row]))
     if copy.agrees_with(read):
-        return about(copy, Severity.REMARK, "extra-copy", "a further copy of this ledger; another one is read")
+        return about(copy, Severity.REMARK, "extra-copy", "an extra copy of this ledger; another copy is read")
     return contradicting_copy(
         copy,
-        f"{_claims(copy)}, while {read.key}, which is read, has {_claims(read)}: one hides messages of the other",
+        f"{_claims(copy)}; the copy that is read, {read.key}, has {_claims(read)}, so one copy hides messages of the other",
     )
 
 
 def contradicting_copy(copy: LedgerRef, difference: str) -> Finding:
     """Return the finding of a copy whose entries differ from those of the used copy."""
-    message = f"a copy of this ledger, with {difference}; remove the one that is wrong"
+    message = f"a copy of this ledger with {difference}; remove the wrong copy"
     return about(copy, Severity.DAMAGE, "contradicting-copy", message)
 
 

@@ -151,7 +151,8 @@ class _Survey:
 def _log_many_keys(url: str, folder: str, layout: str) -> None:
     """Log once in a process that a folder takes long to list, with the layout that avoids it."""
     _log.warning(
-        '%s: many foreign keys in %s; all are listed, since some may be ledgers. layout="%s" (--layout %s) lists no folders',
+        "%s: %s has many keys that are not Pulsar's; all are listed, because some may be ledgers. "
+        'layout="%s" (--layout %s) lists no folders',
         url, folder, layout, layout,
     )  # fmt: skip
 

@@ -89,18 +89,18 @@ GAP = np.dtype(
 """A missing ledger: row of `ledgerfs.catalog.catalog.Catalog.gaps`."""
 
 _REASONS = {
-    GapKind.DATA_LOST: "its index is there, its data object is gone",
+    GapKind.DATA_LOST: "its index exists, but its data object is missing",
     GapKind.INDEX_UNREADABLE: "its index cannot be read",
-    GapKind.INDEX_LOST: "its data object is there, its index is gone",
-    GapKind.UNREADABLE: "what is there of it cannot be read as a ledger",
-    GapKind.CONTRADICTED: "two copies of it have different entries, and one would hide the other",
-    GapKind.NOTHING_LEFT: "neither its data nor its index is there",
-    GapKind.NOT_IN_BOOKKEEPER: "the topic lists it, and neither BookKeeper nor a bucket has it",
-    GapKind.END_UNKNOWN: "so many of its bookies do not answer, or are away, that nobody can tell where it ends",
-    GapKind.LIST_UNREADABLE: "the topic's list of ledgers cannot be read",
-    GapKind.NOT_ON_DISKS: "none of the given disks has an entry of it",
-    GapKind.NEWER_THAN_METADATA: "it was made after the metadata was saved",
-    GapKind.BEING_WRITTEN: "it is being written just now, or its writing ended early",
+    GapKind.INDEX_LOST: "its data object exists, but its index is missing",
+    GapKind.UNREADABLE: "its objects cannot be read as a ledger",
+    GapKind.CONTRADICTED: "two copies of it have different entries, so reading one would hide entries of the other",
+    GapKind.NOTHING_LEFT: "both its data and its index are missing",
+    GapKind.NOT_IN_BOOKKEEPER: "it is in the topic's ledger list, but neither in BookKeeper nor in a bucket",
+    GapKind.END_UNKNOWN: "its last entry is unknown, because too many of its bookies are down or do not answer",
+    GapKind.LIST_UNREADABLE: "the topic's ledger list cannot be read",
+    GapKind.NOT_ON_DISKS: "the given disks have no entry of it",
+    GapKind.NEWER_THAN_METADATA: "it was created after the metadata was saved",
+    GapKind.BEING_WRITTEN: "it is still being written, or its writer stopped early",
 }
 
 
@@ -218,7 +218,7 @@ def missing_error(topic: str, missing: Sequence[MissingLedger]) -> LedgerfsError
     more = f"; and {len(missing) - _MOST_NAMED:,} more" if len(missing) > _MOST_NAMED else ""
     ledgers = "ledger of this topic" if len(missing) == 1 else "ledgers of this topic"
     return MissingLedgerError(
-        f"{len(missing):,} {ledgers} cannot be read: {shown}{more}. `ledgerfs verify` tells more, "
+        f"{len(missing):,} {ledgers} cannot be read: {shown}{more}. `ledgerfs verify` shows more, "
         'on_corrupt="skip" (--on-corrupt skip) reads the rest',
         key=topic,
     )
@@ -230,19 +230,19 @@ def being_written_text(being_written: Sequence[MissingLedger]) -> str:
     named = zip(being_written[:_MOST_NAMED], topics, strict=False)
     shown = "; ".join(f"{one.name} of {topic}" for one, topic in named)
     more = "; …" if len(being_written) > _MOST_NAMED else ""
-    return f"{len(being_written):,} ledgers seem to be uploaded just now, and are not read yet ({shown}{more})"
+    return f"{len(being_written):,} ledgers are probably still being uploaded and are not read yet ({shown}{more})"
 
 
 def refused_text(url: str, refused: Sequence[LedgerfsError]) -> str:
     """Return the warning for reads without the objects that the store refused, of any topic."""
     more = f"; and {len(refused) - 1:,} more" if len(refused) > 1 else ""
-    return f"{url}: left out, since the store refuses them: {refused[0].key}: {refused[0].reason}{more}"
+    return f"{url}: left out objects that the store refuses: {refused[0].key}: {refused[0].reason}{more}"
 
 
 def closed_text(url: str, closed: Sequence[LedgerfsError]) -> str:
     """Return the warning for a bucket with unlistable folders of unknown content."""
     named = ", ".join(str(one.key) for one in closed[:_MOST_NAMED]) + (", …" if len(closed) > _MOST_NAMED else "")
-    return f"{url}: cannot list {named} ({closed[0].reason}); ledgers that are there, if any, are left out"
+    return f"{url}: cannot list {named} ({closed[0].reason}); any ledgers there are left out"
 
 
 def unplaced_text(url: str, unplaced: Sequence[int], being_written: Sequence[MissingLedger]) -> str:
@@ -251,8 +251,8 @@ def unplaced_text(url: str, unplaced: Sequence[int], being_written: Sequence[Mis
     if unplaced:
         shown = ", ".join(map(str, unplaced[:_MOST_NAMED])) + (", …" if len(unplaced) > _MOST_NAMED else "")
         parts.append(
-            f"of {len(unplaced):,} ledgers in this bucket nobody can tell the topic (ids {shown}): "
-            "their index is lost, unreadable or not written yet, so any topic may lack them; `ledgerfs verify` names them"
+            f"the topic of {len(unplaced):,} ledgers in this bucket is unknown (ids {shown}): their index is lost, unreadable "
+            "or not written yet, so any topic may lack ledgers; `ledgerfs verify` lists them"
         )
     if being_written:
         parts.append(being_written_text(being_written))

@@ -36,8 +36,8 @@ def require_own_name(catalog: Catalog, managed_ledger: str, new: Collection[str]
     named = ", ".join(map(topic_of, partitions[:_MOST_NAMED]))
     more = f" and {len(partitions) - _MOST_NAMED} more" if len(partitions) > _MOST_NAMED else ""
     raise InvalidNameError(
-        f"a partitioned topic, of which the bucket has {named}{more}; with a ledger of its own the name would not mean these any more: "
-        "name a partition, or another topic",
+        f"this topic is partitioned: the bucket has {named}{more}. A ledger under the topic's own name would hide these partitions: "
+        "choose a partition, or another topic",
         key=topic_of(managed_ledger),
     )
 

@@ -109,7 +109,7 @@ class Source(ABC):
 
     def require_writable(self) -> None:
         """Raise `UnsupportedWriteError` unless ledgers can be written to this source."""
-        raise UnsupportedWriteError(f"nothing is written to {self.what} here", key=self.url)
+        raise UnsupportedWriteError(f"ledgerfs cannot write to {self.what}", key=self.url)
 
     def uuid_of_copy(self, ref: LedgerRef) -> str | None:
         """Return the uuid for a copy of a ledger; None for a new one."""

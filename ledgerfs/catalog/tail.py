@@ -41,7 +41,7 @@ class Gone:
 
     def __str__(self) -> str:
         if self.last_entry is None:
-            return f"{self.ledger_id}:{self.first_entry} and all behind it"
+            return f"{self.ledger_id}:{self.first_entry} and all entries after it"
         return f"{self.ledger_id}:{self.first_entry} to {self.ledger_id}:{self.last_entry}"
 
 

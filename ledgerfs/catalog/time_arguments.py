@@ -53,7 +53,7 @@ def milliseconds_of(moment: Moment) -> Milliseconds | None:
             key=repr(moment),
         )
     if moment != moment:  # noqa: PLR0124  (pandas has a value for no time)
-        raise InvalidOptionError("not a time; leave it out for no limit", key=repr(moment))
+        raise InvalidOptionError("not a time; leave out the option for no limit", key=repr(moment))
     whole = datetime(
         moment.year, moment.month, moment.day, moment.hour, moment.minute, moment.second, moment.microsecond,
         moment.tzinfo or UTC, fold=moment.fold,
@@ -92,7 +92,7 @@ def _plausible(number: int) -> int:
         if _EARLIEST_MS <= number * per_ms < _LATEST_MS:
             meant = int(number * per_ms)
             raise InvalidOptionError(f"looks like {unit}; expected ms since 1970, such as {meant}", key=str(number))
-    reason = "not a time from 2010 to 2200 in ms since 1970; leave it out for no limit"
+    reason = "not a time from 2010 to 2200 in ms since 1970; leave out the option for no limit"
     raise InvalidOptionError(reason, key=str(number))
 
 
@@ -108,7 +108,7 @@ def _relative(text: str) -> datetime | None:
     try:
         return now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
     except OverflowError as error:
-        raise InvalidOptionError("is before all times", key=text) from error
+        raise InvalidOptionError("is before the earliest possible time", key=text) from error
 
 
 def _parsed(text: str) -> datetime:

@@ -53,7 +53,7 @@ def _require_no_empty(command: Command, ctx: click.Context, given: Mapping[str, 
         value = given.get(param.name or "")
         texts = value if isinstance(value, list | tuple) else [value]
         if any(isinstance(text, str) and not text.strip() for text in texts):
-            raise click.BadParameter("is empty; is a variable of the shell not set?", ctx=ctx, param=param)
+            raise click.BadParameter("is empty; is a shell variable not set?", ctx=ctx, param=param)
 
 
 class LazyCommand(click.Command):

@@ -67,7 +67,7 @@ def export(
     """
     if out == _STREAM:
         if overwrite:
-            raise click.UsageError("--overwrite is of folders, and - is standard output", context)
+            raise click.UsageError("--overwrite works only for folders, but - is standard output", context)
         if _write_stream(bucket, topic, kind, scan):
             context.exit(1)
         return
@@ -84,16 +84,18 @@ def export(
             report = export_listed(bucket.topic(topic), out, kind, overwrite=overwrite, progress=update, **scan)
     is_damaged = say_left_out(report)
     if report.skipped_before:
-        say(f"{report.topic}: {report.skipped_before:,} damaged entries were left out before")
+        say(f"{report.topic}: {report.skipped_before:,} damaged entries were left out by earlier runs")
     if report.undecodable_before:
-        say(f"{report.topic}: {report.undecodable_before:,} values were not decoded before")
+        say(f"{report.topic}: {report.undecodable_before:,} values were not decoded by earlier runs")
     if report.unnamed_before:
-        say(f"{report.topic}: {report.unnamed_before:,} values were not decoded before: their messages name no schema")
+        say(
+            f"{report.topic}: {report.unnamed_before:,} values were not decoded by earlier runs: their messages have no schema version"
+        )
     for one in report.held[:_MOST_NAMED]:
         say(f"{report.topic}: {one}")
     if len(report.held) > _MOST_NAMED:
         say(f"{report.topic}: and {len(report.held) - _MOST_NAMED:,} more")
-    kept = f"; {report.kept:,} kept from before" if report.kept else ""
+    kept = f"; {report.kept:,} kept from earlier runs" if report.kept else ""
     say(f"{out}: {report.written:,} files, {report.rows:,} messages, {human_size(report.size)}{kept}")
     if is_damaged or report.held or report.skipped_before or report.undecodable_before:
         context.exit(1)
@@ -106,7 +108,7 @@ def _write_stream(bucket: "Bucket", topic: str, kind: str, options: dict[str, An
     from ledgerfs.tables.table_files import write_table
 
     if sys.stdout.isatty() and kind in _BINARY:
-        raise click.UsageError(f"a terminal cannot show {kind}: redirect the output, or take --format jsonl or csv")
+        raise click.UsageError(f"a terminal cannot show {kind}: redirect the output, or use --format jsonl or csv")
     with progress() as update:
         bucket.load_catalog(update)
     announce_compiling()

@@ -31,9 +31,9 @@ _UNUSABLE = (AccessDeniedError, CorruptSchemaFileError, InvalidSchemaError, Unsu
 """Errors of an unusable saved schema; values are then shown as bytes."""
 
 _NOT_WITH_FOLLOW = {
-    "start_time": "say where to begin with --from",
-    "end_time": "following has no end",
-    "order": "messages of partitions are shown as they come",
+    "start_time": "use --from to choose the start",
+    "end_time": "a followed topic has no end",
+    "order": "messages of all partitions are shown as they arrive",
 }
 
 
@@ -44,12 +44,12 @@ def start_of(context: click.Context, begin: str | None, *, follow: bool, scan: M
     """
     if not follow:
         if begin is not None:
-            raise click.UsageError("--from is where --follow begins; without that, use --start", context)
+            raise click.UsageError("--from needs --follow; without --follow, use --start", context)
         return "latest"
     for name, reason in _NOT_WITH_FOLLOW.items():
         if name in scan or (name == "order" and _is_given(context, name)):
             option = {"start_time": "--start", "end_time": "--end"}.get(name, "--order")
-            raise click.UsageError(f"{option} is not an option of --follow: {reason}", context)
+            raise click.UsageError(f"{option} cannot be used with --follow: {reason}", context)
     if begin is not None:
         return begin
     return "earliest" if _is_given(context, "messages") else "latest"
@@ -71,7 +71,7 @@ def with_usable_schema(rows: Callable[..., Rows], topic: str, given: Mapping[str
         if "values" in given:
             raise
         reason = error.reason if isinstance(error, InvalidSchemaError) else error
-        say(f"{topic}: values are shown as they are, its schema cannot be used: {reason}")
+        say(f"{topic}: values are shown as bytes, because the schema cannot be used: {reason}")
         return rows(**{name: value for name, value in given.items() if name not in OF_VALUES}), False
 
 
@@ -125,4 +125,4 @@ def _require_reader() -> None:
     poller = select.poll()
     poller.register(sys.stdout.fileno(), 0)
     if any(event & select.POLLERR for _, event in poller.poll(0)):
-        raise BrokenPipeError(errno.EPIPE, "nobody reads the output")
+        raise BrokenPipeError(errno.EPIPE, "the reader closed the output")

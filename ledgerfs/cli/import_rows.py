@@ -87,9 +87,7 @@ def import_rows(bucket: "Bucket", *, rows: str, topic: str, as_json: bool, **opt
       ledgerfs import 'lake/**/*.parquet' s3://tier public/default/orders
     """
     if options["schema_version"] is not None and options["schema"] is None and options["schema_type"] is None:
-        raise InvalidOptionError(
-            "is the number of a schema; give the schema (--schema), or its type (--schema-type)", key="--schema-version"
-        )
+        raise InvalidOptionError("needs the schema itself: pass --schema or --schema-type too", key="--schema-version")
     # This imports pyarrow and numba, which --help does not need.
     from ledgerfs.writing import imports
 

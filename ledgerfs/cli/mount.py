@@ -76,7 +76,7 @@ def mount(bucket: str, folder: Path, texts: tuple[str, ...], **fields: Any) -> N
     """
     options = sort_options(texts)
     if options.mount:
-        raise click.UsageError(f"-o {options.mount[0]}: is --{options.mount[0].replace('_', '-')} here")
+        raise click.UsageError(f"-o {options.mount[0]}: use --{options.mount[0].replace('_', '-')} instead")
     if options.is_read_only and fields["write"]:
         raise click.UsageError("--write and -o ro contradict each other")
     is_here, is_for_others = fields.pop("foreground"), fields.pop("allow_other")
@@ -92,7 +92,7 @@ def mount(bucket: str, folder: Path, texts: tuple[str, ...], **fields: Any) -> N
         **given,
     )
     if clear_if_dead(request.mountpoint):
-        say(f"{request.mountpoint}: the rest of a killed mount was removed")
+        say(f"{request.mountpoint}: removed a mount whose process was killed")
     require_usable(request.mountpoint, may_hide_files=options.may_hide_files)
     if is_here:
         _serve_here(request)
@@ -115,7 +115,7 @@ def _fuse_options(options: SortedOptions, *, allow_other: bool) -> dict[str, Any
         chosen["allow_other"] = True
     if {"allow_other", "allow_root"} & chosen.keys():
         if os.geteuid() != 0 and not _is_allowed():
-            reason = f"other users are let in by root only, unless {_FUSE_CONF} has a line user_allow_other"
+            reason = f"only root can allow other users, unless {_FUSE_CONF} has a line user_allow_other"
             raise MountFailedError(reason, key="--allow-other")
         # The kernel then checks owner and mode; without this every user with access could write.
         chosen["default_permissions"] = True

@@ -21,7 +21,7 @@ def main() -> None:
     try:
         given, places = getopt.gnu_getopt(sys.argv[1:], "sfnv" + "".join(f"{name[1]}:" for name in _WITH_VALUES))
         if not all(text.strip() for text in (*places, *(value for name, value in given if name in _WITH_VALUES))):
-            raise getopt.GetoptError("an option or a place is empty; is a variable of the shell not set?")
+            raise getopt.GetoptError("an option or argument is empty; is a shell variable not set?")
         options = [option for name, value in given if name == "-o" for option in split_options(value)]
         if len(places) != 2:
             raise getopt.GetoptError(_USAGE)

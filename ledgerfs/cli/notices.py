@@ -24,19 +24,19 @@ def notice(bucket: "Bucket", catalog: "Catalog") -> None:
         if not bucket.has_objects:
             say(f"{bucket.url}: no ledgers")
             return
-        found = f"none of its {others} objects is a ledger's" if others else "it has no objects"
+        found = f"its {others} objects are not ledgers" if others else "the bucket is empty"
         say(f"{bucket.url}: no offloaded ledgers; {found}")
         return
     counts = {
         "damaged ledgers": int((~is_sound(catalog.ledgers)).sum()),
-        "ledgers whose data is gone": int(catalog.lost.size),
+        "ledgers without data": int(catalog.lost.size),
     }
     for remains in catalog.remains.values():
         counts |= remains.counts()
     counts["other keys"] = others
     found = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     if found:
-        say(f"{bucket.url}: also {found}; `ledgerfs verify` names them")
+        say(f"{bucket.url}: also {found}; `ledgerfs verify` lists them")
 
 
 def say_left_out(scan: "ScanReport | ExportReport") -> bool:
@@ -58,14 +58,14 @@ def say_left_out(scan: "ScanReport | ExportReport") -> bool:
     if scan.incomplete:
         first = scan.incomplete[0]
         say(
-            f"{scan.topic}: {len(scan.incomplete):,} chunked messages lack parts, the first one begins at "
+            f"{scan.topic}: {len(scan.incomplete):,} chunked messages lack parts, the first begins at "
             f"{first.ledger_id}:{first.entry_id}"
         )
     undecodable = scan.undecodable
     for value in undecodable[:_MOST_LINES]:
         raw = "" if value.raw is None else f" ({value.raw})"
         say(
-            f"{scan.topic}: {value.count:,} values are not decoded, the first is of message {value.first}{raw}: {value.reason}"
+            f"{scan.topic}: {value.count:,} values are not decoded, the first in message {value.first}{raw}: {value.reason}"
         )
     if len(undecodable) > _MOST_LINES:
         count = sum(value.count for value in undecodable[_MOST_LINES:])
@@ -88,7 +88,7 @@ def announce_compiling() -> None:
         def on_start(self, event: Any) -> None:  # noqa: ANN401, ARG002
             if not self.is_said:
                 self.is_said = True
-                say("compiling kernels: some seconds, in the first run after an installation only")
+                say("compiling kernels; takes some seconds, only in the first run after an installation")
 
         def on_end(self, event: Any) -> None:  # noqa: ANN401
             """Print nothing."""

@@ -88,7 +88,7 @@ def offload(
     if not options["unbatch"]:
         for name in ("ledger_id", "compression"):
             if options[name] is not None:
-                raise click.UsageError(f"--{name.replace('_', '-')} is for --unbatch; other copies stay as they are.")
+                raise click.UsageError(f"--{name.replace('_', '-')} needs --unbatch; other copies are not changed")
     # These import numpy and numba, which --help does not need.
     from ledgerfs.cache.block_cache import process_cache
     from ledgerfs.writing.copy_ledgers import copy_ledgers

@@ -134,7 +134,7 @@ def parsed_texts(values: tuple[str, ...]) -> dict[str, str]:
         if not equals or not name:
             raise click.BadParameter(f"{text!r} is not KEY=VALUE")
         if not value.strip():
-            raise click.BadParameter(f"{text!r} has no value; is a variable of the shell not set?")
+            raise click.BadParameter(f"{text!r} has no value; is a shell variable not set?")
         found[name] = value
     return found
 
@@ -168,7 +168,7 @@ def _open_disks(context: click.Context, param: click.Parameter, urls: tuple[str,
     paths = [os.path.abspath(url) for url in urls]  # noqa: PTH100  (texts, as fsspec has them)
     url = None if strange is not None else url_of_paths(paths, storage_options_of(context))
     if url is None:
-        reason = f"several paths are disks of bookies, and {strange or urls[0]} is none"
+        reason = f"several paths must be bookie disks, but {strange or urls[0]} is not a bookie disk"
         raise click.BadParameter(reason, ctx=context, param=param)
     return opened_here(context, url)
 

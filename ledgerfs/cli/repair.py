@@ -70,7 +70,7 @@ def repair(
       ledgerfs repair s3://tier --json | jq '.items[] | select(.action != "nothing")'
     """
     if topic is not None and not ledgers:
-        raise click.UsageError("--topic is the topic of the ledgers of --ledger; name them")
+        raise click.UsageError("--topic needs --ledger: it sets the topic of these ledgers")
     # This imports numba, which --help does not need.
     from ledgerfs.repair import plan_repair
 
@@ -110,10 +110,10 @@ def _print_plan(plan: "RepairPlan", outcomes: "list[RepairOutcome]", *, yes: boo
         _echo(f"nothing  {_line(item)}")
     failed = sum(outcome.error is not None for outcome in outcomes)
     if yes:
-        _echo(f"done: {len(outcomes) - failed:,}; failed: {failed:,}; nothing done about: {len(plan.left):,}")
+        _echo(f"done: {len(outcomes) - failed:,}; failed: {failed:,}; no action: {len(plan.left):,}")
         return
-    hint = "; --yes does it" if plan.to_do else ""
-    _echo(f"to do: {len(plan.to_do):,}; nothing can or need be done about: {len(plan.left):,}{hint}")
+    hint = "; pass --yes to repair" if plan.to_do else ""
+    _echo(f"to do: {len(plan.to_do):,}; no action possible or needed: {len(plan.left):,}{hint}")
 
 
 def _line(item: "Repair") -> str:

@@ -66,7 +66,7 @@ def _is_confirmed(question: str) -> bool:
         if isinstance(error.__context__, EOFError):
             say("")
             raise click.UsageError(
-                "nobody answers here, so nothing was deleted; --yes deletes without asking"
+                "cannot ask for confirmation (standard input is closed), so nothing was deleted; pass --yes to delete without asking"
             ) from error
         raise
 

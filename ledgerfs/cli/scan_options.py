@@ -71,10 +71,10 @@ def _schema_of(file: str) -> dict[str, Any]:
         schema = json.loads(local_path(file, "--schema-version").read_bytes())
     except (OSError, ValueError, InvalidOptionError) as error:
         raise click.BadParameter(
-            f"{file!r} is no number, not latest or each, and no file with a schema: {error}"
+            f"{file!r} is not a version number, latest, each, or a file with a schema: {error}"
         ) from error
     if not isinstance(schema, dict):
-        raise click.BadParameter(f"{file!r} has no Avro schema that is an object")
+        raise click.BadParameter(f"{file!r} does not contain an Avro schema as a JSON object")
     return schema
 
 

@@ -106,10 +106,10 @@ def _say_lacking(bucket: "Bucket", schemas: "dict[str, _Schemas]", damaged: "dic
             versions = ", ".join(map(str, of_topic.unsaved))
             if not bucket.source.keeps_schemas:
                 say(
-                    f"{name}: schema version {versions} is not saved; save it while the cluster lives: ledgerfs schemas save"
+                    f"{name}: schema version {versions} is not saved; save it while the cluster is running: ledgerfs schemas save"
                 )
             else:
-                say(f"{name}: schema version {versions} is lost: the cluster does not have it any more")
+                say(f"{name}: schema version {versions} is lost: the cluster no longer has it")
 
 
 def _show_table(found: "list[TopicInfo]", schemas: dict[str, str]) -> None:

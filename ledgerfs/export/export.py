@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ledgerfs.formats.array_types import Int64
 
 _NONE = (np.zeros(0, np.int64), np.zeros(0, np.int64))
-_UNSEEN = "later entries and ledgers may be gone, too, and are not in the files"
+_UNSEEN = "later entries and ledgers may have been deleted too, and are not in the files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ def export_topic(
     """
     folder = local_path(target, "target")
     if kind not in TABLE_KINDS:
-        raise InvalidOptionError(f"one of {', '.join(TABLE_KINDS)}", key=f"kind={kind!r}")
+        raise InvalidOptionError(f"expected one of {', '.join(TABLE_KINDS)}", key=f"kind={kind!r}")
     with locked(folder):
         catalog = topic.bucket.refresh()
         if not any(map(catalog.has, topic.managed_ledgers)):
@@ -263,8 +263,8 @@ class _Export:
             lost = known.lost_by_another(one.ref, self._listed[one.ending][0])
             if lost is None:
                 return False
-            why = "though it may lack rows" if is_changed else "though it is not as it was written"
-            self._hold(one.ref.ledger_id, f"its file stays as it is, {why}: a new one would lack {lost}")
+            state = "may lack rows" if is_changed else "is missing or was changed"
+            self._hold(one.ref.ledger_id, f"its file {state}, but is not written again: a new file would lack {lost}")
         elif known.is_open:
             self._folder.note_end(one.name, one.ref)
         self.report.kept += known.rows > 0
@@ -290,25 +290,25 @@ class _Export:
                 is_last = is_trimmed and key[0] == folder.ends.get(key[1])
                 reason = self._reason_of_gone(name, key[1], known, is_last=is_last)
             elif name not in folder.awaited:
-                reason = "its file is in the record of no export, and the ledger is gone"
+                reason = "its file is not in the record of an export, and the ledger was deleted"
             else:
-                reason = (
-                    None if key in missing else "an earlier export found it and wrote no file of it, and it is gone"
-                )
+                reason = None if key in missing else "an earlier export found it but wrote no file, and it was deleted"
             if reason is not None:
                 self._hold(key[0], reason)
 
     def _reason_of_gone(self, name: str, ending: str, known: Exported, *, is_last: bool) -> str | None:
         """Return why the file of a deleted ledger may lack rows or have wrong ones; None if it is right."""
         if not self._folder.has_file(name):
-            return "its file is not as it was written, and the ledger is gone"
+            return "its file is missing or was changed, and the ledger was deleted"
         if known.is_open:
-            return f"it was still written when it was exported up to entry {known.last_entry}, and is gone: {_UNSEEN}"
+            return f"it was still open when it was exported up to entry {known.last_entry}, and was deleted: {_UNSEEN}"
         if known.is_unfinished:
-            return f"it had transactions without an outcome, or chunks without an end, and is gone: {_UNSEEN}"
+            return f"it had open transactions or incomplete chunked messages, and was deleted: {_UNSEEN}"
         if not known.basis.is_by_times and self._is_stale(ending, known):
-            return "it is gone, and a ledger came since that may change its rows: its file stays as it is"
-        return f"it was the last ledger of an earlier export, and is gone: {_UNSEEN}" if is_last else None
+            return (
+                "it was deleted, and a ledger was added since that may change its rows: its file is not written again"
+            )
+        return f"it was the last ledger of an earlier export, and was deleted: {_UNSEEN}" if is_last else None
 
     def _hold(self, ledger_id: int, reason: str) -> None:
         self.report.held.append(Held(ledger_id, reason))

@@ -90,9 +90,9 @@ class Exported:
         """Return which contents of its file a new file would lack, if the topic has the ledgers ``ids``; None for none."""
         gone = np.setdiff1d(self.basis.sources, ids).tolist() if self.basis.sources else []
         if gone:
-            return f"rows of ledgers that are gone: {', '.join(map(str, gone))}"
+            return f"rows of deleted ledgers: {', '.join(map(str, gone))}"
         if (self.is_open or ref.is_open) and ref.last_entry < self.last_entry:
-            return f"entries up to {self.last_entry}, and the ledger is listed up to entry {ref.last_entry} now"
+            return f"entries up to {self.last_entry}: the ledger now ends with entry {ref.last_entry}"
         return None
 
 
@@ -242,8 +242,11 @@ class ExportFolder:
             if found.contents:
                 what = f"an export {what_differs(self._record.contents, found.contents)}"
             else:
-                what = f"{files[0].name}, which no export made"
-            raise InvalidOptionError(f"the folder holds {what}; take another one, or overwrite", key=str(self.path))
+                what = f"{files[0].name}, which is not from an export"
+            raise InvalidOptionError(
+                f"the folder contains {what}; choose another folder, or pass overwrite=True (--overwrite)",
+                key=str(self.path),
+            )
         if files:
             # Mark the folder as incomplete: a kill before the new record is saved may leave some files deleted.
             self._save(found)
@@ -292,7 +295,7 @@ class _Record:
             with os.fdopen(descriptor, "rb") as file:
                 return cls.parse(file.read())
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InvalidOptionError("not the record of an export; take another folder", key=str(path)) from error
+            raise InvalidOptionError("not the record of an export; choose another folder", key=str(path)) from error
 
     @classmethod
     def parse(cls, text: bytes) -> "_Record":
@@ -330,7 +333,7 @@ def at_rest(folder: Path) -> Iterator[None]:
         record = _Record.read(folder)
         if record is not None and not record.is_whole:
             raise ExportFolderError(
-                "the last export to this folder did not end well, and it may lack rows; run the export again, or name files one by one",
+                "the last export to this folder did not finish, so rows may be missing; run the export again, or pass files one by one",
                 key=str(folder),
             )
         yield

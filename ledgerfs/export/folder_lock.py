@@ -31,7 +31,7 @@ def locked(folder: Path) -> Iterator[None]:
         # The lock file of an earlier export may exist. Never follow a link, never write to the file.
         lock = os.fdopen(open_plain(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
     with lock:
-        _take(lock, path, fcntl.LOCK_EX, "an export or an import is at this folder")
+        _take(lock, path, fcntl.LOCK_EX, "another export or import is using this folder; try again later")
         try:
             yield
         except BaseException:
@@ -51,7 +51,12 @@ def shared(folder: Path) -> Iterator[None]:
         yield
         return
     with lock:
-        _take(lock, folder / LOCK_NAME, fcntl.LOCK_SH, "an export is writing to this folder, and it may lack rows")
+        _take(
+            lock,
+            folder / LOCK_NAME,
+            fcntl.LOCK_SH,
+            "an export is writing to this folder, so rows may be missing; try again later",
+        )
         yield
 
 

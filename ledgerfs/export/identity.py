@@ -30,7 +30,7 @@ def what_differs(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     names = [name for name in {**wanted, **found} if found.get(name) != wanted.get(name)]
     if "bucket" in names:
         url = found["bucket"]["url"]
-        return f"of {url}{', reached by other options' if url == wanted['bucket']['url'] else ''}"
+        return f"of {url}{', with other storage options' if url == wanted['bucket']['url'] else ''}"
     if "fields" in names:
         now, then = dict(wanted.get("fields", ())), dict(found.get("fields", ()))
         changed = [name for name in {**then, **now} if then.get(name) != now.get(name)]

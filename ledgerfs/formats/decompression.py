@@ -46,9 +46,9 @@ def decompress(codec: int, payload: memoryview, size: int, limit: int) -> bytes:
     Raises `DecompressionError` for an unknown codec, a size that is missing (negative) or above ``limit`` bytes, and broken data.
     """
     if size < 0:
-        raise DecompressionError("a compressed payload without its uncompressed size")
+        raise DecompressionError("the compressed payload has no uncompressed size")
     if size > min(limit, LARGEST):
-        raise DecompressionError(f"claims {size} uncompressed bytes, more than the limit of {limit}")
+        raise DecompressionError(f"its uncompressed size is {size} bytes, more than the limit of {limit}")
     decoder = _DECODERS.get(codec)
     if decoder is None:
         raise DecompressionError(f"unknown compression {codec}")
@@ -57,7 +57,7 @@ def decompress(codec: int, payload: memoryview, size: int, limit: int) -> bytes:
     except (lz4.block.LZ4BlockError, zlib.error, zstandard.ZstdError, cramjam.DecompressionError) as error:
         raise DecompressionError(f"broken {Compression(codec).name} data: {error}") from error
     if len(plain) != size:
-        raise DecompressionError(f"decompresses to {len(plain)} bytes, {size} are claimed")
+        raise DecompressionError(f"decompresses to {len(plain)} bytes, expected {size}")
     return plain
 
 
@@ -76,9 +76,7 @@ def _zstd(payload: memoryview, size: int) -> bytes:
         return b""  # as in the C function that Pulsar's clients and our kernels call
     # The library allocates what the frame claims, without regard to the limit.
     if zstandard.frame_content_size(payload) not in {-1, size}:
-        raise DecompressionError(
-            f"a ZSTD frame of {zstandard.frame_content_size(payload)} bytes where {size} are claimed"
-        )
+        raise DecompressionError(f"the ZSTD frame has {zstandard.frame_content_size(payload)} bytes, expected {size}")
     # The C function also fails for data after the frame.
     return zstandard.ZstdDecompressor().decompress(payload, max_output_size=max(size, 1), allow_extra_data=False)
 
@@ -87,7 +85,7 @@ def _snappy(payload: memoryview, size: int) -> bytes:
     # A raw stream begins with its own length. The library allocates that, and aborts the process if it cannot.
     claimed = cramjam.snappy.decompress_raw_len(payload)
     if claimed != size:
-        raise DecompressionError(f"a SNAPPY stream of {claimed} bytes where {size} are claimed")
+        raise DecompressionError(f"the SNAPPY stream has {claimed} bytes, expected {size}")
     return bytes(cramjam.snappy.decompress_raw(payload))
 
 

@@ -145,7 +145,7 @@ def parse_ledger_metadata(data: bytes, *, key: str | None = None, offset: int = 
     length, last_entry = record.length, record.last_entry
     if length < 0 or last_entry < 0 or records_size(length, last_entry) > _MAX_FILE_BYTES:
         raise CorruptMetadataError(
-            f"ledger metadata claims length {length} and last entry {last_entry}, which no ledger has",
+            f"ledger metadata has the impossible length {length} and last entry {last_entry}",
             key=key,
             offset=offset,
         )

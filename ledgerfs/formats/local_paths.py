@@ -31,7 +31,7 @@ def local_text(given: LocalPath, name: str) -> str:
     if not text.strip():
         raise InvalidOptionError("is empty", key=name)
     if text == "-":
-        raise InvalidOptionError("no stream is taken here; a file called - is ./-", key=name)
+        raise InvalidOptionError("a stream (-) is not accepted here; write ./- for a file named -", key=name)
     of_file = _FILE.match(text)
     if of_file is not None:
         return of_file[1]
@@ -40,7 +40,7 @@ def local_text(given: LocalPath, name: str) -> str:
         raise InvalidOptionError(f"expected an absolute path after {match[1]}//, as in {match[1]}///data", key=name)
     if match is not None:
         raise InvalidOptionError(
-            f"only a path of this machine is taken here, not {match[1]}//; a folder called {match[1]} is ./{match[1]}",
+            f"expected a path on this machine, not {match[1]}//; write ./{match[1]} for a folder named {match[1]}",
             key=name,
         )
     return text

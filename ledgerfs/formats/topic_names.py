@@ -117,7 +117,7 @@ def managed_ledger_in(directory: Sequence[str]) -> str:
     if parsed is None or parsed.directory != tuple(directory):
         hint = _spelling_hint(entities, encoded)
         raise InvalidNameError(
-            f"not the directory of a topic, whose name is URL-encoded as Java does it{hint}", key=path
+            f"not the directory of a topic: its name is not URL-encoded as Java's URLEncoder does it{hint}", key=path
         )
     return name
 
@@ -127,7 +127,7 @@ def _spelling_hint(entities: str, local_name: str) -> str:
         meant = parse_managed_ledger_name(f"{entities}/persistent/{encode_topic(local_name)}")
     except UnicodeEncodeError:
         return ""
-    return "" if meant is None else f"; the topic of that name is {'/'.join(meant.directory)}"
+    return "" if meant is None else f"; did you mean {'/'.join(meant.directory)}?"
 
 
 def managed_ledger_of(topic: str) -> str:
@@ -150,7 +150,9 @@ def managed_ledger_of(topic: str) -> str:
         raise InvalidNameError("not a persistent topic; expected persistent://tenant/namespace/topic", key=topic)
     *entities, local = parts
     if not all(_ENTITY.match(entity) for entity in entities):
-        raise InvalidNameError("tenant, cluster and namespace may hold letters, digits and - = : . _ only", key=topic)
+        raise InvalidNameError(
+            "tenant, cluster and namespace may contain only letters, digits and - = : . _", key=topic
+        )
     try:
         return "/".join([*entities, "persistent", encode_topic(local)])
     except UnicodeEncodeError as error:

@@ -115,7 +115,9 @@ class LedgerFileSystem(AbstractFileSystem):
         super().__init__(**options)
         if fs is None and target_protocol is None:
             if "://" not in fo:
-                raise UnusableUrlError("name the bucket: ledger://<path>::s3://<bucket>, or fo= and target_protocol=")
+                raise UnusableUrlError(
+                    "the bucket is missing: expected ledger://<path>::s3://<bucket>, or fo= and target_protocol="
+                )
             fs, root = fsspec.core.url_to_fs(fo, **(target_options or {}))
         else:
             fs = fs if fs is not None else fsspec.filesystem(target_protocol, **(target_options or {}))
@@ -422,7 +424,9 @@ class LedgerFileSystem(AbstractFileSystem):
 
     def mv(self, path1: str, path2: str, *_: Any, **__: Any) -> None:  # noqa: ANN401, ARG002
         """Refuse: a ledger's topic is in its index object, so a rename would be a copy and a deletion, and each may fail."""
-        raise UnsupportedWriteError("ledgers are not renamed; copy under another id, then remove", key=path1)
+        raise UnsupportedWriteError(
+            "ledgers cannot be renamed; copy the ledger to another id, then remove the old one", key=path1
+        )
 
     def created(self, path: str) -> datetime:
         """Return when the ledger was created in BookKeeper; if unknown, when it was uploaded."""
@@ -469,7 +473,7 @@ class LedgerFileSystem(AbstractFileSystem):
         node = self._tree.node(self._strip_protocol(path))
         node.require_there()
         if node.ref is None:
-            raise IsADirectoryPathError("a directory has no time", key=node.path)
+            raise IsADirectoryPathError("a directory has no creation or modification time", key=node.path)
         return node.ref
 
     def _refuse(self, path: Any, *_: Any, **__: Any) -> None:  # noqa: ANN401

@@ -41,9 +41,9 @@ def leaving_out_long_names(path: str) -> Iterator[None]:
 
 
 def _too_long(paths: list[str]) -> NameTooLongError:
-    more = f", as are {len(paths) - 1:,} more" if len(paths) > 1 else ""
+    more = f" (also of {len(paths) - 1:,} more files)" if len(paths) > 1 else ""
     reason = (
-        f"not copied: the name is too long for the local folder{more}; all else was copied; `get_file` and `ledgerfs cat` copy such a file "
-        "to a name of your own"
+        f"not copied: the name is too long for the local folder{more}; all other files were copied. Copy this file to a shorter name with "
+        "`get_file` or `ledgerfs cat`"
     )
     return NameTooLongError(reason, key=paths[0])

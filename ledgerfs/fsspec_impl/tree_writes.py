@@ -75,7 +75,7 @@ class TreeWrites:
             require_writable(path)
             return
         if not source.endswith(".entries"):
-            raise InvalidNameError("only files of entries/ are copied within a bucket", key=source)
+            raise InvalidNameError("only files below entries/ can be copied within a bucket", key=source)
         reader = self.bucket.reader(node.ref)
         wanted, policy = self._wanted(path, options)
         require_new_ids(wanted.ledger_id, node.ref.ledger_id, wanted.transform)
@@ -145,7 +145,7 @@ class TreeWrites:
         managed_ledger, ledger_id = target_of(path)
         unknown = ", ".join(sorted(set(self.defaults) - set(_OPTIONS)))
         if unknown:
-            raise InvalidOptionError(f"not an option of a write; these are {', '.join(_OPTIONS)}", key=unknown)
+            raise InvalidOptionError(f"not an option of a write; the options are {', '.join(_OPTIONS)}", key=unknown)
         named = {name: value for name, value in options.items() if name in _OPTIONS and value is not None}
         given = {**self.defaults, **named}
         policy = IfExists.of(given.pop("if_exists", IfExists.FAIL))
@@ -168,5 +168,5 @@ def _require_no_other(wanted: Wanted, path: str, beside: Iterable[LedgerUpload])
     """Raise `LedgerExistsError` if a transaction writes an id twice, which no listing of the bucket shows."""
     for one in beside:
         if one.is_pending and one.ledger.key.ledger_id == wanted.ledger_id:
-            reason = f"the same transaction writes ledger {wanted.ledger_id} already, as {one.path}"
+            reason = f"the same transaction already writes ledger {wanted.ledger_id} as {one.path}"
             raise LedgerExistsError(f"{reason}; ids are unique in a cluster", key=path)

@@ -104,7 +104,7 @@ class Callbacks(mfusepy.Operations):
     def create(self, path: str, mode: int, flags: int) -> int:
         if flags & os.O_ACCMODE != os.O_WRONLY:
             self._mounted.require_new(path)
-            raise OSError(errno.ENOTSUP, f"{path}: files of a bucket are written only, front to end")
+            raise OSError(errno.ENOTSUP, f"{path}: new files can only be written, from start to end, and not read")
         return self._mounted.create(path, _thread())
 
     @answering
@@ -213,7 +213,7 @@ class Callbacks(mfusepy.Operations):
             if len(encoded) <= _NAME_BYTES:
                 yield encoded, shown
             else:
-                warn_once(f"{path}: Linux takes no name of more than {_NAME_BYTES} bytes; left out is {name}")
+                warn_once(f"{path}: left out {name}: Linux allows at most {_NAME_BYTES} bytes in a name")
 
     def show(self, shown: Attributes, stat: Pointer) -> None:
         """Fill the kernel's structure, which contains zeros or another file's values."""

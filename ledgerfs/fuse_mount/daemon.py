@@ -42,12 +42,12 @@ def main() -> int:
             _tell(_described(error))
         return 1
     except BrokenPipeError:
-        logger.warning("not mounted: the command that wanted it is gone")
+        logger.warning("not mounted: the mount command has exited")
         return 1
     except Exception as error:
-        logger.exception("a defect of ledgerfs")
+        logger.exception("a bug in ledgerfs")
         if not is_told:
-            _tell(_described(LedgerfsError(f"a defect of ledgerfs ({without_credentials(repr(error))}); see {log}")))
+            _tell(_described(LedgerfsError(f"a bug in ledgerfs ({without_credentials(repr(error))}); see {log}")))
         return 1
     return 0
 
@@ -58,7 +58,7 @@ def _notice_of(bucket: Bucket, request: MountRequest) -> str:
     if refused:
         return f"mounted; {refused_text(bucket.url, refused)}"
     has_ledgers = any(topic.ledgers for topic in bucket.topics())
-    return "" if has_ledgers else f"{request.shown_url}: mounted; there are no offloaded ledgers in it"
+    return "" if has_ledgers else f"{request.shown_url}: mounted; the bucket has no offloaded ledgers"
 
 
 def _tell(what: dict[str, object]) -> None:

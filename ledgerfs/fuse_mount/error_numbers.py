@@ -86,7 +86,7 @@ def _log(operation: str, arguments: tuple[object, ...], error: Exception, number
     if number in _ORDINARY and not isinstance(error, _GONE):
         logger.debug("%s %s: %s", operation, where, error)
     elif not isinstance(error, OSError):
-        logger.error("%s %s: a defect of ledgerfs", operation, where, exc_info=error)
+        logger.error("%s %s: a bug in ledgerfs", operation, where, exc_info=error)
     elif _is_news(_subject(error)):
         logger.error("%s %s: %s", operation, where, error)
 

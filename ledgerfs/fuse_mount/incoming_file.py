@@ -96,7 +96,7 @@ class IncomingFile:
             if process_of(thread) not in processes:
                 return
             if has_failed(thread):
-                error = LedgerfsError("its writer was killed, or failed; nothing was written", key=self.path)
+                error = LedgerfsError("the writing process was killed or failed; nothing was written", key=self.path)
                 self._give_up(error)
                 raise error
             if is_held(processes, inode_of(self.path)):
@@ -155,13 +155,13 @@ class IncomingFile:
         self._writer.abort()
 
     def _not_in_order(self) -> OSError:
-        return OSError(errno.ENOTSUP, f"{self.path}: files of a bucket are written front to end")
+        return OSError(errno.ENOTSUP, f"{self.path}: files can only be written from start to end")
 
     def _require_open(self) -> None:
         if self._error is not None:
             raise self._error
         if self.is_there:
-            raise OSError(errno.EPERM, f"{self.path}: the ledger is complete, and never changes")
+            raise OSError(errno.EPERM, f"{self.path}: the ledger is complete and cannot be changed")
 
 
 def _given_up() -> OSError:

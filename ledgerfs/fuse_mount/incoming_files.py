@@ -116,7 +116,7 @@ class IncomingFiles:
 
     def _require_free(self, path: str) -> None:
         if self.is_being_written(path):
-            raise LedgerExistsError("this file is being written already", key=path)
+            raise LedgerExistsError("another process is already writing this file", key=path)
 
     def _forget(self, incoming: IncomingFile) -> None:
         """Stop showing a file that will never be a ledger, unless a newer file has its path."""

@@ -39,7 +39,7 @@ def mount_in_background(request: MountRequest) -> str:
             if "kind" in answer:
                 raise _rebuilt(answer)
             if mounted_at(request.mountpoint) is None:
-                raise MountFailedError("the mount was gone at once", key=request.mountpoint)
+                raise MountFailedError("the mount disappeared immediately; see the log", key=request.mountpoint)
         except BaseException:
             _end(process, request.mountpoint)
             raise
@@ -73,8 +73,8 @@ def _end(process: subprocess.Popen[bytes], mountpoint: str) -> None:
 
 
 def _died(code: int, said: str) -> MountFailedError:
-    last = said.strip().splitlines()[-1:] or ["it said nothing"]
-    return MountFailedError(f"the process that was to serve the mount ended with {code}: {last[0]}")
+    last = said.strip().splitlines()[-1:] or ["it printed nothing"]
+    return MountFailedError(f"the process of the mount exited with code {code}: {last[0]}")
 
 
 def _rebuilt(answer: dict[str, Any]) -> LedgerfsError:

@@ -85,19 +85,19 @@ def require_usable(mountpoint: str, *, may_hide_files: bool = False) -> None:
     """Raise `MountpointError` for a folder that a bucket cannot be mounted on."""
     entry = mounted_at(mountpoint)
     if entry is not None:
-        what = f"{entry.source} is mounted here already"
-        advice = "; `ledgerfs umount` ends that" if entry.is_ours else ""
+        what = f"{entry.source} is already mounted here"
+        advice = "; unmount it with `ledgerfs umount`" if entry.is_ours else ""
         raise MountpointError(f"{what}{advice}", key=mountpoint)
     try:
         is_empty = not os.listdir(mountpoint)  # noqa: PTH208
     except FileNotFoundError:
-        raise MountpointError("there is no such folder; make it first", key=mountpoint) from None
+        raise MountpointError("the folder does not exist; create it first", key=mountpoint) from None
     except NotADirectoryError:
         raise MountpointError("not a folder", key=mountpoint) from None
     except OSError as error:
         raise MountpointError(error.strerror or str(error), key=mountpoint) from error
     if not (is_empty or may_hide_files):
-        raise MountpointError("the folder is not empty; -o nonempty mounts over what is in it", key=mountpoint)
+        raise MountpointError("the folder is not empty; pass -o nonempty to mount over its files", key=mountpoint)
 
 
 def _text(field: bytes) -> str:

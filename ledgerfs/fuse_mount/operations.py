@@ -134,7 +134,7 @@ class MountedBucket:
         path = path.strip("/")
         self._list_if_outdated()
         if self.incoming.is_being_written(path):
-            raise OSError(errno.EBUSY, f"{path}: it is being written")
+            raise OSError(errno.EBUSY, f"{path}: the file is being written")
         self._find_written(path)
         for _ in range(_ATTEMPTS):
             tree = self.tree()
@@ -160,7 +160,7 @@ class MountedBucket:
         try:
             _require_not_replaced(opened)
             if is_for_cache and not self.reads.may_be_cached(opened):
-                reason = "an older version is open; until it is closed, it cannot be mapped"
+                reason = "the file cannot be memory-mapped while an older version of it is open"
                 raise OSError(errno.EINVAL, f"{opened.path}: {reason}")
             if count:
                 opened.file.read_into(offset, buffer[:count])
@@ -210,7 +210,7 @@ class MountedBucket:
         path = path.strip("/")
         self._require_writable(path)
         if path.count("/") >= _TOPIC_DEPTH:
-            raise OSError(errno.EPERM, f"{path}: directories are tenants, namespaces and topics")
+            raise OSError(errno.EPERM, f"{path}: only directories of tenants, namespaces and topics can be created")
         if path.count("/") == _TOPIC_DEPTH - 1:
             target_of(f"{path}/0.entries")
         self._require_directory(path.rpartition("/")[0])
@@ -249,7 +249,7 @@ class MountedBucket:
         """Raise for a change of an existing path: only new files of ``entries`` are writable."""
         path = path.strip("/")
         self._require_writable(path)
-        raise OSError(errno.EPERM, f"{path}: ledgers never change; copy a new file in")
+        raise OSError(errno.EPERM, f"{path}: ledgers cannot be changed; copy a new file into the directory")
 
     def refuse_writing(self, path: str) -> None:
         """Raise for opening an existing file for writing; for a removed path ``ESTALE`` makes the kernel look it up again."""
@@ -306,7 +306,7 @@ class MountedBucket:
             threading.Thread(target=self._refresh, args=wanted, name="ledgerfs-refresh", daemon=True).start()
         except RuntimeError as error:  # the system cannot start another thread
             self._listed, self._is_refreshing = time.monotonic(), False
-            logger.warning("the bucket could not be listed again, what was known is shown: %s", error)
+            logger.warning("the bucket could not be listed again, so the previous listing is shown: %s", error)
 
     def refresh(self) -> None:
         """List the bucket now, and show the new listing."""
@@ -327,9 +327,11 @@ class MountedBucket:
                     self._list()
             logger.log(level, "the bucket was listed again")
         except LedgerfsError as error:
-            logger.warning("the bucket could not be listed again, what was known is shown: %s", error)
+            logger.warning("the bucket could not be listed again, so the previous listing is shown: %s", error)
         except Exception:
-            logger.exception("the bucket could not be listed again, what was known is shown: a defect of ledgerfs")
+            logger.exception(
+                "the bucket could not be listed again, so the previous listing is shown: a bug in ledgerfs"
+            )
         finally:
             self._listed, self._is_refreshing = time.monotonic(), False
 
@@ -349,7 +351,9 @@ class MountedBucket:
             self.incoming.look_for(incoming)
         except LedgerfsError as error:
             logger.warning(
-                "%s was written here and is not listed; whether it is gone is not known: %s", incoming.path, error
+                "%s was written here but is not listed, and ledgerfs could not check whether it was deleted: %s",
+                incoming.path,
+                error,
             )
 
     def _show(self, catalog: "Catalog") -> None:
@@ -380,7 +384,7 @@ class MountedBucket:
             try:
                 self.refresh()
             except LedgerfsError as error:
-                logger.warning("the bucket could not be listed again, what was known is shown: %s", error)
+                logger.warning("the bucket could not be listed again, so the previous listing is shown: %s", error)
 
     def _find_written(self, path: str) -> None:
         """Show the listing from the time when a file was written, if the tree lacks the file."""
@@ -405,7 +409,7 @@ class MountedBucket:
             shown = self.reads.show(path, found, self._is_shown(tree))
             if shown is not None:
                 return shown
-        raise StaleObjectError("the file was replaced while its size was looked up; try again", key=path)
+        raise StaleObjectError("the file was replaced while its size was read; try again", key=path)
 
     def _node(self, path: str) -> Node | None:
         """Return the node at a path; None for a directory that exists only in this mount."""
@@ -455,7 +459,7 @@ class MountedBucket:
 
     def _require_writable(self, path: str) -> None:
         if not self.options.is_writable:
-            raise ReadOnlyError("the bucket is mounted for reading; --write allows more", key=path)
+            raise ReadOnlyError("the bucket is mounted read-only; mount it with --write to allow changes", key=path)
         require_writable(path)
 
     def _require_directory(self, path: str) -> None:
@@ -466,7 +470,7 @@ class MountedBucket:
 
 def _require_not_replaced(opened: ReadFile) -> None:
     if opened.is_replaced:
-        raise StaleObjectError("the file was replaced since it was opened; open it again", key=opened.path)
+        raise StaleObjectError("the file was replaced after it was opened; open it again", key=opened.path)
 
 
 def _os_error(number: int) -> OSError:

@@ -84,7 +84,7 @@ def sort_options(options: Iterable[str]) -> SortedOptions:
     for option in options:
         name, equals, value = option.partition("=")
         if equals and not value.strip() and not _is_for_others(name, has_value=True):
-            raise MountpointError("has no value; is a variable of the shell not set?", key=f"-o {option}")
+            raise MountpointError("has no value; is a shell variable not set?", key=f"-o {option}")
         if name in (MOUNT_VALUES if equals else MOUNT_FLAGS):
             mount.append(option)
         elif name in (SCAN_VALUES if equals else SCAN_FLAGS):
@@ -95,7 +95,7 @@ def sort_options(options: Iterable[str]) -> SortedOptions:
             words.add(name)
         elif not _is_for_others(name, has_value=bool(equals)):
             if not (name and equals):
-                raise MountpointError("no option of the mount, and not KEY=VALUE", key=f"-o {option}")
+                raise MountpointError("not an option of the mount, and not KEY=VALUE", key=f"-o {option}")
             _require_of_storage(option, name)
             storage.append(option)
     return SortedOptions(mount, fuse, storage, "ro" in words, "nonempty" in words, scan)
@@ -118,12 +118,14 @@ def split_options(text: str) -> list[str]:
 
 def _require_of_storage(option: str, name: str) -> None:
     if name in {*MOUNT_FLAGS, *_FUSE_FLAGS, "ro", "nonempty"}:
-        raise MountpointError(f"{name} takes no value", key=f"-o {option}")
+        raise MountpointError(f"{name} accepts no value", key=f"-o {option}")
     plain = name.lower().replace("-", "_")
     near = difflib.get_close_matches(plain, _MEANT, n=1, cutoff=0.85)
     if near and near[0] in SCAN_OPTIONS and near[0] not in SCAN_VALUES:
         known = ", ".join(OF_VALUES)
-        raise MountpointError(f"the tables of a mount do not have {near[0]}; they have {known}", key=f"-o {option}")
+        raise MountpointError(
+            f"{near[0]} is not an option for the tables of a mount; these are {known}", key=f"-o {option}"
+        )
     if near:
         raise MountpointError(f"no such option; did you mean {near[0]}?", key=f"-o {option}")
 

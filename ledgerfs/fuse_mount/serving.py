@@ -85,8 +85,8 @@ def load_environment(path: str) -> None:
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not a text"
-        raise MountFailedError(f"cannot read the variables: {reason}", key=path) from error
+        reason = error.strerror if isinstance(error, OSError) else "not a text file in UTF-8"
+        raise MountFailedError(f"cannot read the environment variables: {reason}", key=path) from error
     for number, line in enumerate(lines, 1):
         text = line.strip().removeprefix("export ").strip()
         if not text or text.startswith(("#", ";")):
@@ -144,7 +144,7 @@ class _Served:
             if event == signal.SIGUSR1:
                 self._mounted.refresh_in_background(logging.INFO)
             elif event in _STOPPING:
-                logger.info("ending by %s", signal.Signals(event).name)
+                logger.info("stopping because of %s", signal.Signals(event).name)
                 self._drain()
                 return
             else:
@@ -161,7 +161,7 @@ class _Served:
             logging.shutdown()
             os._exit(0)
         if self._error is not None:
-            raise MountFailedError("libfuse gave up", key=self._request.mountpoint) from self._error
+            raise MountFailedError("libfuse stopped with an error", key=self._request.mountpoint) from self._error
 
     def take_down(self) -> None:
         """Remove the mount after an error."""
@@ -175,7 +175,7 @@ class _Served:
         try:
             self._mounted.close()
         except OSError as error:
-            logger.error("an upload could not be dropped; `ledgerfs repair` finds it: %s", error)  # noqa: TRY400
+            logger.error("an unfinished upload could not be removed; `ledgerfs repair` removes it: %s", error)  # noqa: TRY400
 
     def _serve(self) -> None:
         request = self._request
@@ -211,7 +211,7 @@ class _Served:
             if self.events.next(0.05) in {_ENDED, *_STOPPING}:
                 break
         if self._mounted.open_handles:
-            logger.warning("%d files were still open, and are cut off", self._mounted.open_handles)
+            logger.warning("unmounting although %d files are still open", self._mounted.open_handles)
 
 
 def _binding() -> ModuleType:
@@ -219,9 +219,9 @@ def _binding() -> ModuleType:
     try:
         from ledgerfs.fuse_mount import binding
     except ImportError as error:
-        raise MountFailedError("mounting takes mfusepy; pip install 'ledgerfs[fuse]'") from error
+        raise MountFailedError("mounting needs mfusepy; pip install 'ledgerfs[fuse]'") from error
     except (OSError, AttributeError) as error:
-        raise MountFailedError("mounting takes libfuse 3; apt-get install fuse3") from error
+        raise MountFailedError("mounting needs libfuse 3; apt-get install fuse3") from error
     return binding
 
 
@@ -239,7 +239,7 @@ def _pid_file(path: str | None) -> Iterator[None]:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise MountFailedError(f"cannot write the process's number: {error.strerror}", key=path) from error
+        raise MountFailedError(f"cannot write the process id: {error.strerror}", key=path) from error
     try:
         yield
     finally:

@@ -33,14 +33,14 @@ def unmount(mountpoint: str, *, lazy: bool = False) -> None:
     if not lazy:
         condition = condition_of(mountpoint)
         if condition is Condition.HANGS:
-            raise MountpointError("the mount does not answer; --lazy takes it away all the same", key=mountpoint)
+            raise MountpointError("the mount does not answer; pass --lazy to unmount anyway", key=mountpoint)
         lazy = condition is Condition.DEAD
     try:
         detach(mountpoint, lazy=lazy)
     except OSError as error:
         if error.errno != errno.EBUSY:
             raise MountpointError(error.strerror or str(error), key=mountpoint) from error
-        advice = "files are open, or it is somebody's current folder; --lazy takes it away all the same"
+        advice = "files are open, or a process has its working directory here; pass --lazy to unmount anyway"
         raise MountpointError(f"in use: {advice}", key=mountpoint) from error
 
 
@@ -71,4 +71,4 @@ def _as_user(mountpoint: str, *, lazy: bool) -> None:
     if done.returncode != 0:
         said = done.stderr.strip()
         number = errno.EBUSY if "busy" in said.lower() else errno.EPERM
-        raise OSError(number, said or f"fusermount3 ended with {done.returncode}", mountpoint)
+        raise OSError(number, said or f"fusermount3 exited with code {done.returncode}", mountpoint)

@@ -48,10 +48,10 @@ class ChecksumFindings:
                 continue
             entry = batch.id_of(i)
             if result.states[i] == EntryState.MISMATCH:
-                message = f"entry {entry}: CRC32C is {result.computed[i]:08x}, the entry says {result.stored[i]:08x}"
+                message = f"entry {entry}: CRC32C is {result.computed[i]:08x}, expected {result.stored[i]:08x}"
                 yield i, "checksum-mismatch", message
             else:
-                yield i, "broken-frame", f"entry {entry}: its frame claims more bytes than the entry has"
+                yield i, "broken-frame", f"entry {entry}: its frame is longer than the entry"
 
     def summary(self, entries: int) -> Iterator[tuple[Severity, str, str]]:
         """Yield severity, kind and message of the findings about all ``entries`` of the ledger together."""
@@ -64,7 +64,7 @@ class ChecksumFindings:
         if self._kafka:
             message = (
                 f"{self._kafka} of {entries} entries are in Kafka's format (entry.format=kafka, of Kafka on Pulsar): ledgerfs copies them, "
-                "and does not read their messages"
+                "but does not read their messages"
             )
             yield Severity.REMARK, "kafka-entries", message
 
@@ -140,7 +140,10 @@ class ObjectLedgerCheck(Generic[_Reader]):
         # Unreachable entries are findings already; no others can be missing.
         is_complete = not any(finding.kind in _ENTRIES_LOST for finding in self.findings)
         if is_complete and self.length != metadata.length:
-            self._damage("wrong-length", f"the entries have {self.length} bytes, the metadata says {metadata.length}")
+            self._damage(
+                "wrong-length",
+                f"the entries have {self.length} bytes, but the metadata has the length {metadata.length}",
+            )
         if metadata.state != LedgerState.CLOSED:
             self._find(Severity.REMARK, "not-closed", f"the ledger was offloaded in state {metadata.state}, not closed")
 

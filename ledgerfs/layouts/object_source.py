@@ -98,21 +98,21 @@ class ObjectSource(Source):
     def require_writable(self) -> None:
         """Raise `UnsupportedWriteError` for a bucket that is read only in layouts that ledgerfs does not write."""
         if not any(layout_rows(one.number).IS_WRITABLE for one in self.opened_layouts):
-            reason = "ledgerfs does not write ledgers in this layout, and others are not looked at; open the bucket without it"
+            reason = "ledgerfs cannot write ledgers in this layout, and the bucket was opened with no other; leave out the option"
             raise UnsupportedWriteError(reason, key=f"layout={self._layout}")
 
     def _layout_of(self, ref: LedgerRef) -> Layout:
         for layout in self.opened_layouts:
             if layout.number == ref.layout:
                 return layout
-        reason = "the bucket was opened to be read in another layout than this ledger's"
+        reason = "the bucket was opened with another layout than this ledger has"
         raise InvalidOptionError(reason, key=f"layout={layout_rows(ref.layout).NAME}")
 
 
 def open_layouts(store: KeepingStore, layout: str = AUTO) -> Sequence[Layout]:
     """Return one layout over a store, or all of them for ``auto``; raises `InvalidOptionError` for an unknown one."""
     if layout not in {AUTO, *OF_BUCKETS}:
-        raise InvalidOptionError(f"the layouts are {', '.join((AUTO, *OF_BUCKETS))}", key=f"layout={layout}")
+        raise InvalidOptionError(f"expected one of {', '.join((AUTO, *OF_BUCKETS))}", key=f"layout={layout}")
     return [_open(store, name) for name in OF_BUCKETS if layout in {AUTO, name}]
 
 

@@ -82,7 +82,7 @@ class ObjectLedgerReader(LedgerReader, ABC):
     def require_range(self, first: int, last: int) -> None:
         """Raise `EntryRangeError` for entries that the ledger does not have."""
         if not 0 <= first <= last <= self.last_entry:
-            reason = f"entries {first} to {last} asked for; the ledger has 0 to {self.last_entry}"
+            reason = f"entries {first} to {last} were requested; the ledger has entries 0 to {self.last_entry}"
             raise EntryRangeError(reason, key=self.data.key)
 
 

@@ -113,7 +113,7 @@ def plan_repair(
     managed_ledger = None if topic is None else managed_ledger_of(topic)
     bucket = bucket_at(bucket)
     if not bucket.has_objects:
-        reason = f"{bucket.source.what} cannot be repaired from here; `ledgerfs verify` names what is damaged"
+        reason = f"{bucket.source.what} cannot be repaired from here; `ledgerfs verify` lists the damage"
         raise UnsupportedWriteError(reason, key=bucket.url)
     layouts = bucket.objects.opened_layouts
     # A ledger of another layout occupies its id as well.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FollowStart = Moment | tuple[int, ...]
 """``latest``, ``earliest``, a time, or the id of a message as text or tuple."""
 
-_TRIMMED = "was trimmed before following began, if there was anything"
+_TRIMMED = "were trimmed before following began, if they existed"
 _EXPECTED = "expected 'latest', 'earliest', a time (ISO 8601, datetime, date, ms since 1970), or the id of a message"
 
 
@@ -48,7 +48,7 @@ class StartAt:
         """Return the start for the arguments of `Topic.follow`; raises `InvalidOptionError`."""
         if after is not None:
             if start != "latest":
-                raise InvalidOptionError("either a start, or the message to begin after", key=f"start={start!r}")
+                raise InvalidOptionError("pass either start or after, not both", key=f"start={start!r}")
             return cls(message=_message(after), is_behind=True)
         if start in {"latest", "earliest"} if isinstance(start, str) else False:
             return cls(is_earliest=start == "earliest")
@@ -126,7 +126,7 @@ def _at_message(message: MessageId, look: Look, *, is_behind: bool) -> Started:
         behind = Next(ledger_id, entry_id + is_behind)
         return Started(behind, (Gone(*behind, None, _TRIMMED),))
     if ledger_id not in last:
-        raise message.not_found("the topic has no such ledger, or nothing can be read of it yet")
+        raise message.not_found("the topic has no such ledger, or no entry of it can be read yet")
     if entry_id > last[ledger_id]:
         raise message.not_found(f"the ledger ends with entry {last[ledger_id]}")
     if message.index is None:

@@ -143,8 +143,8 @@ class FollowedTopic:
         if self._decoder.options.on_corrupt != "skip":
             what = "; ".join(f"{one} {one.reason}" for one in gone)
             is_certain = any(one.last_entry is not None for one in gone)
-            told = "rows are lost" if is_certain else "rows may be lost"
-            raise MissingLedgerError(f"{told}: {what}", key=self._decoder.topic)
+            loss = "rows are lost" if is_certain else "rows may be lost"
+            raise MissingLedgerError(f"{loss}: {what}", key=self._decoder.topic)
         for one in gone:
             last = one.first_entry if one.last_entry is None else one.last_entry
             self._decoder.skipped.append(Skipped(one.ledger_id, one.first_entry, last, f"{one} {one.reason}"))
@@ -155,9 +155,7 @@ class FollowedTopic:
         since = self._failing_since = self._failing_since or now
         if now - since >= self._patience_s:
             self._failing_since = None
-            reason = (
-                f"{error.reason}; so it has been for {now - since:.0f} s, and {self.position} is the next entry to read"
-            )
+            reason = f"{error.reason}; retried for {now - since:.0f} s, the next entry to read is {self.position}"
             raise type(error)(reason, key=error.key) from error
         self._rest()
 

@@ -118,14 +118,14 @@ def read_message(topic: TopicLedgers, identity: MessageId, options: ScanOptions)
     if chunk_at(entries, 0) is None:
         if identity.first:
             raise identity.not_found(
-                "the entry is not a part of a chunked message, which an id with a first and a last part names"
+                "the id has a first and a last part, but the entry is not a part of a chunked message"
             )
         table = decoder.decode(batch, identity.ledger_id, entries, keep)
     else:
         table = _join(topic, identity, decoder, chunked_id_at(batch, entries, 0))
     if not table.num_rows:
         raise identity.not_found(
-            "the entry is encrypted, and skipped" if options.on_encrypted == "skip" else "the entry has no message"
+            "the entry is encrypted and skipped" if options.on_encrypted == "skip" else "the entry has no message"
         )
     row = identity.row(table.column("batch_index").to_pylist(), table.column("partition")[0].as_py())
     return Message.of(table.slice(row, 1))
@@ -178,9 +178,9 @@ def _join(topic: TopicLedgers, identity: MessageId, decoder: TopicDecoder, chunk
     if is_cut or earlier.is_cut:
         raise identity.not_found(
             f"the entry is a part of a chunked message whose other parts are not all within {MOST_BYTES_AROUND} bytes before it and {most} "
-            "after it; a scan of the topic looks further"
+            "after it; scan the topic instead"
         )
-    raise identity.not_found("the entry is a part of a chunked message, and the topic lacks other parts of it")
+    raise identity.not_found("the entry is a part of a chunked message, but the topic lacks other parts of it")
 
 
 def _place(ledgers: list[LedgerReader], position: tuple[int, int], identity: MessageId) -> Place:

@@ -78,20 +78,20 @@ class MessageId:
         Raises `NotFoundError` if there is no such message, `InvalidNameError` if the id does not select one of a batch.
         """
         if self.partition is not None and self.partition != partition:
-            raise self.not_found("it is not of this partition")
+            raise self.not_found("the message is not in this partition")
         if indexes[0] is None:
             if self.index in {None, 0} or (self.is_ambiguous and self.index == partition):
                 return 0
             raise self.not_found("the entry is not a batch but one message")
         if self.index is None and len(indexes) > 1:
             raise InvalidNameError(
-                f"the entry is a batch of {len(indexes)} messages; name one, from {self}:{indexes[0]} to {self}:{indexes[-1]}",
+                f"the entry is a batch of {len(indexes)} messages; choose one, from {self}:{indexes[0]} to {self}:{indexes[-1]}",
                 key=f"message {self}",
             )
         if self.index is None:
             return 0
         if self.index not in indexes:
-            raise self.not_found(f"the entry is a batch of {len(indexes)} messages, which does not have this one")
+            raise self.not_found(f"the entry is a batch of {len(indexes)} messages without this index")
         return indexes.index(self.index)
 
     def not_found(self, reason: str) -> NotFoundError:

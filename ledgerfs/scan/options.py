@@ -45,9 +45,9 @@ OF_VALUES = ("values", "schema_version", "flatten", "on_undecodable")
 OF_MESSAGES = ("private_keys", "on_encrypted", "include_markers", "check_checksums", "max_message_bytes")
 """Options of one message (`Topic.message`)."""
 
-NO_VERSION = "expected the number of a version, 'latest', 'each', or a schema"
+NO_VERSION = "expected a version number, 'latest', 'each', or a schema"
 NO_TYPE_OF_JSON = (
-    "with values='json' the versions of messages do not matter: expected an Avro schema, or an Arrow type; without one, "
+    "values='json' ignores the schema versions of messages: expected an Avro schema, or an Arrow type; without one, "
     "the columns are inferred"
 )
 """The reason for refusing a ``schema_version``."""
@@ -219,25 +219,27 @@ class ScanOptions:
         """Raise `InvalidOptionError` for options that a part of a topic, such as a mounted file or a task's share, cannot have."""
         if self.transactions == "readable":
             raise InvalidOptionError(
-                "readable messages end at the first open transaction of the whole topic, which is not known for a part of it; use it with "
-                "a scan, `head` or `count`",
+                "readable messages end at the first open transaction of the whole topic, which is unknown for a part of it; use this "
+                "value with a scan, `head` or `count`",
                 key="transactions='readable'",
             )
         if self.limit is not None:
-            raise InvalidOptionError("is of a whole topic, not of parts that are read alone", key=f"limit={self.limit}")
+            raise InvalidOptionError(
+                "applies to a whole topic, not to parts that are read separately", key=f"limit={self.limit}"
+            )
 
     def require_of_files(self) -> None:
         """Raise `InvalidOptionError` for options that tables as files cannot have: a damaged one must not appear whole."""
         self.require_of_parts()
         if self.on_undecodable == "skip":
             raise InvalidOptionError(
-                "a file of the tree has all messages; with 'null' they lack their values, topic.scan(on_undecodable='skip') leaves them "
-                "out",
+                "a file of the tree contains all messages; use 'null' to leave out their values, or topic.scan(on_undecodable='skip') "
+                "to leave out the messages",
                 key="on_undecodable='skip'",
             )
         if self.on_corrupt != "raise":
             raise InvalidOptionError(
-                "a file of the tree is whole or an error; topic.scan(on_corrupt='skip') skips damaged entries",
+                "a file of the tree is complete, or reading it fails; topic.scan(on_corrupt='skip') skips damaged entries",
                 key=f"on_corrupt={self.on_corrupt!r}",
             )
 
@@ -259,14 +261,14 @@ class ScanOptions:
 
     def _require_range(self) -> None:
         if self.start_ms is not None and self.end_ms is not None and self.start_ms >= self.end_ms:
-            reason = f"no message is in this range: start_time is {self.start_ms} ms, which is not before end_time"
+            reason = f"the time range is empty: start_time is {self.start_ms} ms, which is not before end_time"
             raise InvalidOptionError(reason, key=f"end_time={self.end_ms}")
 
     def _require_of_values(self) -> None:
         version = self.schema_version
         if self.include_markers and self.values != "bytes":
             raise InvalidOptionError(
-                "markers are the broker's own, and have no value of the topic's schema: read them with values='bytes'",
+                "markers are messages of the broker without values of the topic's schema: read them with values='bytes'",
                 key="include_markers",
             )
         if self.values == "json" and isinstance(version, int | str) and version != "latest":
@@ -278,7 +280,7 @@ class ScanOptions:
                 value = getattr(self, name)
                 if not isinstance(value, type(default)) or value != default:
                     raise InvalidOptionError(
-                        "is of values as columns: say values=typed, json or auto as well", key=name
+                        "applies to values as columns: pass values=typed, json or auto too", key=name
                     )
 
 

@@ -208,7 +208,7 @@ class TransactionOutcomes:
         (most, least), at = unknown
         self._warned = True
         _log.warning(
-            "%s: transaction (%d,%d) of entry %d in ledger %d has no outcome in the %d MiB behind it: "
+            "%s: transaction (%d,%d) of entry %d in ledger %d has no outcome in the %d MiB after it: "
             "the scan reads ahead, to the topic's end if the transaction is open",
             self._ledgers[0].ref.managed_ledger, most, least, at.entry_id, at.ledger_id, read >> 20,
         )  # fmt: skip

@@ -131,16 +131,16 @@ def _unknown(topic: str, schemas: TopicSchemas, version: object) -> UnknownSchem
     if known:
         reason = f"no schema of version {version!r} is known; there are {', '.join(map(str, known))}"
     elif schemas.are_of_cluster:
-        deleted = "; those that it had were deleted" if schemas.versions else ""
+        deleted = "; its schemas were deleted" if schemas.versions else ""
         reason = f"the cluster has no schema of this topic{deleted}"
     elif schemas.versions:
         reason = (
             "the cluster deleted all schemas of this topic before they were saved (ledgerfs schemas save): "
-            "`ledgerfs schemas set` adds one"
+            "set one by hand (ledgerfs schemas set)"
         )
     else:
         reason = (
-            "no schema of this topic is known: `ledgerfs schemas save` keeps them while the cluster lives, "
-            "`ledgerfs schemas set` adds one"
+            "no schema of this topic is known: save the schemas while the cluster is running (ledgerfs schemas save), "
+            "or set one by hand (ledgerfs schemas set)"
         )
     return UnknownSchemaError(reason, key=topic)

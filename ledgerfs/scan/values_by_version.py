@@ -60,7 +60,9 @@ class ValuesByVersion:
         for number, rows in self._by_number(batch["schema_version"]):
             generations = self._generations.get(number) or self._generations.get(ANY_VERSION, [])
             if number == NO_VERSION and not generations:
-                yield self._without(batch, rows, number, "it names no schema: its value is bytes", is_error=False)
+                yield self._without(
+                    batch, rows, number, "its message has no schema version: the value stays bytes", is_error=False
+                )
                 continue
             known = [self.schemas.versions[place] for place in generations]
             if number in self._generations and self.schemas.may_be_deleted(number):
@@ -107,20 +109,17 @@ class ValuesByVersion:
 
     def _why_unknown(self, number: int, writer: int) -> str:
         if number == ODD_VERSION:
-            return "it names its schema in a way that is not Pulsar's"
+            return "the schema version of its message is not in Pulsar's format"
         if writer == AMBIGUOUS:
-            several = (
-                "was given again within seconds of it, is another one in another cluster, or is (or may be, where it was deleted) "
-                "another one for imported rows"
-            )
-            return f"its schema, version {number}, {several}: it may be either"
-        if number in self._generations:
             return (
-                f"the schema that is known as its version {number} was registered after it: the number was used again"
+                f"its schema version {number} is ambiguous: the number was reused within seconds of the message, has another schema in "
+                "another cluster, or has (or may have, if it was deleted) another schema for imported rows"
             )
+        if number in self._generations:
+            return f"the known schema of its version {number} was registered after the message: the number was reused"
         if self.schemas.are_of_cluster:
-            return f"its schema, version {number}, is not known: the cluster did not have it when the scan began"
-        return f"its schema, version {number}, is not known: save it while the cluster lives (ledgerfs schemas save)"
+            return f"its schema version {number} is unknown: the cluster did not have it when the scan began"
+        return f"its schema version {number} is unknown: save it while the cluster is running (ledgerfs schemas save)"
 
     def _decoded(self, batch: pa.RecordBatch, rows: Int64, place: int) -> "_Group":
         """Return the decoded rows of one schema."""

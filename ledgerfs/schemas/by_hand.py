@@ -24,9 +24,9 @@ DEFINED_TYPES = ("AVRO", "JSON", "PROTOBUF_NATIVE")
 PLAIN_TYPES = tuple(sorted(set(TYPE_NUMBERS) - {*DEFINED_TYPES, "NONE", "PROTOBUF", "KEY_VALUE"}))
 """Types that need none."""
 _INSTEAD = {
-    "KEY_VALUE": "`ledgerfs schemas set` takes pairs as the type of the value, and --key",
+    "KEY_VALUE": "pass the type of the value to `ledgerfs schemas set`, and the type of the key with --key",
     "NONE": "values without a schema are bytes anyway",
-    "PROTOBUF": "protobuf_native reads its payloads",
+    "PROTOBUF": "use protobuf_native, which reads the same payloads",
 }
 """The alternative for each unsupported type of Pulsar's."""
 _PROTOBUF_SUFFIXES = frozenset({".desc", ".pb", ".protoset", ".proto"})
@@ -62,14 +62,14 @@ def schema_by_hand(
     texts = dict(properties or {})
     if name in PLAIN_TYPES:
         if file is not None or message is not None:
-            raise InvalidOptionError("needs no file and no message to define it", key=f"type {name}")
+            raise InvalidOptionError("needs no file and no message; leave them out", key=f"type {name}")
         return _sound(SchemaInfo(name, b"", texts))
     if file is None:
         raise InvalidOptionError("needs a file that defines it", key=f"type {name}")
     if name == "PROTOBUF_NATIVE":
         return SchemaInfo(name, _protobuf(file, message), texts)
     if message is not None:
-        raise InvalidOptionError("is of Protobuf alone", key="--message")
+        raise InvalidOptionError("is only for Protobuf", key="--message")
     data = _read(file)
     with _naming(file):
         parse_avro_schema(data)
@@ -107,7 +107,7 @@ def avro_schema_given(data: bytes, kind: str | None) -> SchemaInfo:
     parse_avro_schema(data)
     name = _type_of(kind or "AVRO", None)
     if name not in {"AVRO", "JSON"}:
-        raise InvalidOptionError("has no Avro schema", key=f"type {name}")
+        raise InvalidOptionError("is not defined by an Avro schema", key=f"type {name}")
     return SchemaInfo(name, data)
 
 
@@ -154,7 +154,8 @@ def _compiled(file: Path) -> bytes:
     if not protoc:
         command = f"protoc --include_imports --descriptor_set_out=schema.desc {file.name}"
         raise InvalidOptionError(
-            f"protoc is not installed here; where it is: {command}, and give schema.desc", key=str(file)
+            f"protoc is not installed; install it, or run this elsewhere: {command}, and pass schema.desc",
+            key=str(file),
         )
     with tempfile.TemporaryDirectory(prefix="ledgerfs-") as folder:
         out = Path(folder, "schema.desc")
@@ -164,7 +165,7 @@ def _compiled(file: Path) -> bytes:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise InvalidOptionError(f"protoc failed: {error}", key=str(file)) from error
         if done.returncode:
-            raise InvalidSchemaError(f"protoc does not take it: {_complaints(done.stderr)}", key=str(file))
+            raise InvalidSchemaError(f"protoc rejects the file: {_complaints(done.stderr)}", key=str(file))
         return out.read_bytes()
 
 
@@ -192,7 +193,7 @@ def _read(file: Path) -> bytes:
     except OSError as error:
         raise InvalidOptionError(f"cannot be read: {error.strerror or error}", key=str(file)) from error
     if len(data) > MAX_SAVED_BYTES // 4:
-        raise InvalidOptionError(f"has more than {MAX_SAVED_BYTES // 4} bytes, which no schema has", key=str(file))
+        raise InvalidOptionError(f"has more than {MAX_SAVED_BYTES // 4} bytes, the limit for a schema", key=str(file))
     return data
 
 

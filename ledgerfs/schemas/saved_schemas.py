@@ -142,13 +142,16 @@ class SavedSchemas:
                 name = stat.key.rpartition("/")[2]
                 if stat.refused:
                     raise AccessDeniedError(
-                        f"schemas may be here, and nothing of it is known: {stat.refused}", key=stat.key
+                        f"cannot read this folder, which may contain schemas: {stat.refused}", key=stat.key
                     )
                 if name.startswith(".") or not name:
                     continue
                 if not is_saved_name(name):
-                    told = f"is no schema that ledgerfs saved, so {self.source} is no place of schemas, or this does not belong there"
-                    raise CorruptSchemaFileError(told, key=stat.key)
+                    reason = (
+                        f"was not written by ledgerfs: {self.source} is not a folder of saved schemas, or this object "
+                        "does not belong there"
+                    )
+                    raise CorruptSchemaFileError(reason, key=stat.key)
                 yield stat
 
     def _pages_of_root(self) -> Iterator[list[ObjectStat]]:
@@ -164,7 +167,9 @@ class SavedSchemas:
         listed = list(stats)
         for stat in listed:
             if stat.size > MAX_SAVED_BYTES:
-                raise CorruptSchemaFileError(f"has {stat.size} bytes, more than any schema", key=stat.key)
+                raise CorruptSchemaFileError(
+                    f"has {stat.size} bytes; a schema has at most {MAX_SAVED_BYTES}", key=stat.key
+                )
         outcomes = self._store.read_many(ReadRequest(stat.key, 0, stat.size, stat.version) for stat in listed)
         return [self._parsed(stat.key, outcome) for stat, outcome in zip(listed, outcomes, strict=True)]
 
@@ -178,7 +183,7 @@ class SavedSchemas:
             folder = ""
         if key != f"{self._folder}{folder}{saved_name(topic, version)}":
             raise CorruptSchemaFileError(
-                f"is a schema of {topic}, which has its folder elsewhere: it was moved here", key=key
+                f"is a schema of {topic}, whose schemas are in another folder: the object was moved", key=key
             )
         return topic, version
 

@@ -59,7 +59,7 @@ _INACTIVE_ACCOUNT = (
     "the account of the bucket, or of these credentials, is not active: ask its owner, or the store's support"
 )
 _DISABLED = "the store has disabled all access to this bucket or object: ask its owner, or the store's support"
-_OTHER_REGION = "the bucket is in another region: name that region or its endpoint"
+_OTHER_REGION = "the bucket is in another region: set that region or its endpoint"
 _NO_CREDENTIALS_HELP = {
     "RequestTimeTooSkewed": _WRONG_CLOCK,
     "RequestExpired": _WRONG_CLOCK,
@@ -89,12 +89,14 @@ def is_refusal(error: BaseException) -> bool:
 
 def short_body(key: str, start: int, wanted: int, got: int) -> WrongBodyError:
     """Return the error for a body of ``got`` bytes in answer to a request for ``wanted`` bytes from byte ``start`` on."""
-    return WrongBodyError(f"the store sent {got} bytes where {wanted} were asked for", key=key, offset=start)
+    return WrongBodyError(f"the store sent {got} bytes, but {wanted} were requested", key=key, offset=start)
 
 
 def short_object(key: str, start: int, size: int) -> StoreError:
     """Return the error for bytes beyond the end of an object of ``size`` bytes; it is not retried."""
-    return StoreError(f"the object ends before what was asked for: it has {size} bytes", key=key, offset=start)
+    return StoreError(
+        f"the requested bytes are beyond the end of the object, which has {size} bytes", key=key, offset=start
+    )
 
 
 def wrong_length(request: ReadRequest, now: ObjectStat, got: int) -> LedgerfsError:
@@ -115,13 +117,13 @@ def archived(key: str, storage_class: str, offset: int | None = None) -> Archive
     """Return the error for an object that must be restored before it can be read; ``storage_class`` may be empty."""
     where = f" (storage class {storage_class})" if storage_class else ""
     return ArchivedObjectError(
-        f"the object is archived{where}: restore it in the store, then repeat", key=key, offset=offset
+        f"the object is archived{where}: restore it in the store, then try again", key=key, offset=offset
     )
 
 
 def uncertain(key: str, error: LedgerfsError) -> UncertainWriteError:
     """Return the error for a write that the store may have done."""
-    reason = f"it is not known whether this was written; `ledgerfs verify` tells when the store can be reached: {error.reason}"
+    reason = f"it is unknown whether this write succeeded; check with `ledgerfs verify` when the store answers again: {error.reason}"
     return UncertainWriteError(reason, key=key)
 
 
@@ -162,7 +164,7 @@ def translate(error: BaseException, key: str, offset: int | None = None) -> Ledg
     if code_of(error) in {"PreconditionFailed", "412"}:
         return replaced(key, offset)
     if isinstance(error, TypeError):
-        return UnusableUrlError(f"the storage does not take these options: {text}", key=key)
+        return UnusableUrlError(f"the storage does not accept these options: {text}", key=key)
     if isinstance(error, FileNotFoundError):
         return ObjectNotFoundError("no such object", key=key, offset=offset)
     refusal = _refusal(error, names, text.rstrip("."), key, offset)
@@ -198,8 +200,8 @@ def _reason_of_refusal(error: BaseException, names: frozenset[str], text: str, c
         return f"the object is encrypted with a customer key (SSE-C), which the request lacks: {text}; see docs/operating/stores.md"
     if isinstance(error, PermissionError) or names & _NO_CREDENTIALS:
         hint = (
-            "check the credentials (for S3: AWS_* environment, profile, options key and secret, or anon=true) and what they are allowed; "
-            "if the requester pays for this bucket, pass requester_pays=true"
+            "check the credentials (for S3: AWS_* environment, profile, options key and secret, or anon=true) and their permissions; "
+            "if the requester pays for this bucket, set the storage option requester_pays=true"
         )
         return f"access denied: {text}; {hint}"
     return None

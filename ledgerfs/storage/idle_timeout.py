@@ -45,7 +45,7 @@ async def bounded(tries: Tries, asked: Asked) -> AsyncIterator[Silence]:
         if quiet.expired():
             reason = f"the store sent nothing for {patience:.1f} s"
         elif whole.expired():
-            reason = "the store did not send all of it in time"
+            reason = "the store did not send all bytes in time"
         else:
             raise
         raise StoreTimeoutError(reason, key=asked.key, offset=asked.offset) from error

@@ -75,7 +75,7 @@ def each_key_once(fetch: Callable[[PagePosition], ListedPage], url: str) -> Iter
 def stalled_listing(url: str, count: int) -> StoreError:
     """Return the error for a store that announces more than ``count`` keys, but repeats the same ones."""
     return StoreError(
-        f"the listing does not advance: the store announces more after {count:,} keys, and lists the same keys again. "
+        f"the listing does not advance: the store reports more keys after {count:,} keys, but lists the same keys again. "
         "Try another endpoint or a newer version of the store",
         key=url,
     )

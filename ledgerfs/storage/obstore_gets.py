@@ -132,7 +132,7 @@ def error_of(error: Exception, request: ReadRequest) -> Exception:
     if answered := _STATUS.search(text):
         return _answer_error(int(answered[1]), answered[2], request)
     if _CUT_BODY in details:
-        reason = f"the store sent fewer than the {request.end - request.start} bytes that were asked for"
+        reason = f"the store sent fewer than the {request.end - request.start} bytes that were requested"
         return WrongBodyError(reason, key=request.key, offset=request.start)
     return _wrong_headers(text, request) or _broken_connection(text, details) or UnexplainedError(text)
 

@@ -40,10 +40,10 @@ def require_url(url: str) -> None:
     if not url.strip():
         raise UnusableUrlError("the URL, or path, is empty")
     if url == "-":
-        raise UnusableUrlError("no stream is taken here; a folder called - is ./-", key=url)
+        raise UnusableUrlError("a stream (-) is not accepted here; write ./- for a folder named -", key=url)
     match = _ONE_SLASH.match(url)
     if match is not None:
         raise UnusableUrlError(
-            f"one slash too few: {match[1]}://…; a folder called {match[1]}: is ./{match[1]}:",
+            f"a slash is missing: {match[1]}://…; write ./{match[1]}: for a folder named {match[1]}:",
             key=match[1] + ":",
         )

@@ -62,7 +62,7 @@ def _blocks(source: BinaryIO) -> Iterator[bytes]:
         rest.append(block[end:])
         waiting += len(block) - end
         if waiting > _LONGEST_LINE:
-            raise ValueError(f"a line of more than {_LONGEST_LINE} bytes")
+            raise ValueError(f"a line has more than {_LONGEST_LINE} bytes")
     if waiting:
         yield b"".join(rest)
 
@@ -125,12 +125,12 @@ def _fields_of(text: bytes, line: int, *, is_plain: bool) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise LineError(line, error) from error
     except InvalidOperation:
-        raise LineError(line, "a number beyond all that there are") from None
+        raise LineError(line, "a number is too large") from None
     if not isinstance(pairs, tuple):
         raise LineError(line, "not a JSON object")
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        raise LineError(line, "a name that occurs twice")
+        raise LineError(line, "a name occurs twice")
     for name, value in fields.items():
         if name not in TEXT_COLUMNS:
             raise LineError(line, f"no such column: {name}; accepted are {', '.join(TEXT_COLUMNS)}")
@@ -148,7 +148,7 @@ def _fields_of(text: bytes, line: int, *, is_plain: bool) -> dict[str, Any]:
 def _make_plain(fields: dict[str, Any], line: int) -> None:
     """Convert the value of a line to text."""
     if fields.get("value_base64") is not None:
-        raise LineError(line, "value_base64 has bytes; values of this schema are none")
+        raise LineError(line, "value_base64 is for bytes, but values of this schema are not bytes")
     match fields.get("value"):
         case bool() as value:
             fields["value"] = "true" if value else "false"
@@ -177,7 +177,7 @@ def _require_int64(name: str, value: object, line: int) -> None:
 
 def _properties_of(pairs: object, line: int) -> list[tuple[str, str]]:
     if not isinstance(pairs, tuple) or not all(isinstance(item, str) for _, item in pairs):
-        raise LineError(line, "its properties are not an object of texts")
+        raise LineError(line, "its properties are not an object with texts as values")
     return list(pairs)
 
 

@@ -77,7 +77,7 @@ class RowFile:
             with _naming(path), closing(_opened(self._fs, path, self._value_type)) as file:
                 if file.schema != self.schema:
                     raise InvalidRowsError(
-                        f"other columns than in {self.paths[0]}: {_difference(self.schema, file.schema)}"
+                        f"the file has other columns than {self.paths[0]}: {_difference(self.schema, file.schema)}"
                     )
                 yield from file.batches()
 
@@ -104,7 +104,9 @@ class FoundFiles:
     def open(self, value_type: pa.DataType | None = None) -> RowFile:
         """Open the files with values of a type, or bytes. Raises `NotFoundError` if there are none, and `InvalidRowsError`."""
         if not self.paths:
-            raise NotFoundError(f"no file of rows; known are {', '.join(_KINDS)}", key=without_credentials(self._asked))
+            raise NotFoundError(
+                f"no file with rows; supported types are {', '.join(_KINDS)}", key=without_credentials(self._asked)
+            )
         first_path = self.paths[0]
         with _naming(first_path), closing(_opened(self._fs, first_path, value_type)) as first:
             schema, ignored = first.schema, first.ignored
@@ -187,16 +189,14 @@ def _require_file(fs: Any, path: str, kind: str, asked: str) -> None:  # noqa: A
         if not fs.isdir(path):
             raise InvalidRowsError("not a file, nor a link to one", key=name)
         example = "" if is_pattern(asked) else f", such as '{folder}/**/*.parquet'"
-        raise InvalidRowsError(f"a folder, which is not read; name the files in it by a pattern{example}", key=name)
-    _require_kind(
-        path, "" if is_pattern(asked) else f"; name some of the files by a pattern, such as '{folder}/*.parquet'"
-    )
+        raise InvalidRowsError(f"the path is a folder; select the files in it with a pattern{example}", key=name)
+    _require_kind(path, "" if is_pattern(asked) else f"; select files with a pattern, such as '{folder}/*.parquet'")
 
 
 def _require_kind(path: str, hint: str = "") -> None:
     if PurePosixPath(path).suffix.lower() not in _KINDS:
         raise InvalidRowsError(
-            f"unknown kind of file; known are {', '.join(_KINDS)}{hint}", key=without_credentials(path)
+            f"unknown type of file; supported types are {', '.join(_KINDS)}{hint}", key=without_credentials(path)
         )
 
 
@@ -316,7 +316,7 @@ def _arrow(source: Any) -> _Opened:  # noqa: ANN401
 def _json(source: BinaryIO, value_type: pa.DataType | None = None) -> _Opened:
     if value_type is not None and pt.is_nested(value_type):
         raise InvalidRowsError(
-            "JSON lines have no columns of fields, and no values with parts: import such rows from Parquet or Arrow, or fields from CSV"
+            "JSON lines support neither columns of fields nor values with parts: import such rows from Parquet or Arrow, or fields from CSV"
         )
     schema = JSON_SCHEMA if value_type is None or _is_of_bytes(value_type) else PLAIN_SCHEMA
     return _Opened(schema, (), None, lambda: json_rows(source, schema), source)
@@ -343,7 +343,7 @@ def _csv(source: Any) -> _Opened:  # noqa: ANN401
     names = reader.schema.names
     for name in names:
         if names.count(name) > 1:
-            raise InvalidRowsError(f"a column is there twice: {name}")
+            raise InvalidRowsError(f"a column occurs twice: {name}")
     plain = _plain_texts(pa.RecordBatch.from_pylist([], reader.schema), 0)
     schema = pa.schema([(name, column.type) for name, column in plain.items()])
 
@@ -378,7 +378,7 @@ def _csv_header(source: Any) -> list[str]:  # noqa: ANN401
     try:
         return next(filter(None, csv.reader(io.StringIO(text, newline=""))), [])
     except csv.Error as error:
-        raise InvalidRowsError(f"no header of a CSV: {error}") from error
+        raise InvalidRowsError(f"the CSV has no valid header: {error}") from error
 
 
 _KINDS: Mapping[str, Callable[[Any], _Opened]] = MappingProxyType(

@@ -192,7 +192,7 @@ class _CsvFile:
         for part in map(_flat, _slices(batch)):
             if part.num_columns == 1 and part.column(0).null_count:
                 raise InvalidOptionError(
-                    f"a CSV of one column has no row for a null of {part.schema.names[0]!r}: readers skip blank lines; "
+                    f"a CSV with one column cannot contain a null of {part.schema.names[0]!r}, because readers skip blank lines; "
                     "add a column, such as publish_time, or choose another format",
                     key="columns",
                 )
@@ -216,7 +216,9 @@ TABLE_KINDS: Mapping[str, str] = MappingProxyType({kind: f".{kind}" for kind in 
 def _require_columns(schema: pa.Schema, kind: str) -> None:
     """Raise `InvalidOptionError` for a format that loses rows without columns, which a struct without fields may become."""
     if not schema.names:
-        raise InvalidOptionError(f"{kind} has no rows without a column; add one, such as publish_time", key="columns")
+        raise InvalidOptionError(
+            f"{kind} cannot store rows without columns; add a column, such as publish_time", key="columns"
+        )
 
 
 def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -42,7 +42,7 @@ class UnsavedSchemas:
         unknown: list[Finding] = []
         for topic, outcome in ordered_map(self._unsaved_of, sorted(self._named), _THREADS, "ledgerfs-schemas"):
             if isinstance(outcome, LedgerfsError):
-                message = f"it is not known which schemas there are: {outcome.reason}"
+                message = f"the schemas cannot be read: {outcome.reason}"
                 severity = Severity.UNCHECKED if is_refusal(outcome) else Severity.REMARK
                 unknown.append(Finding(severity, "unreadable-schemas", message, outcome.key, topic=topic))
             elif outcome:
@@ -81,16 +81,16 @@ def numbers_text(numbers: Sequence[int]) -> str:
 
 def _unsaved(unsaved: dict[str, list[int]]) -> Finding:
     message = (
-        f"messages of {len(unsaved)} topics name schema versions that are not saved in the bucket ({_shown(unsaved)}). "
-        "Save them while the cluster lives (ledgerfs schemas save), or give them by hand (ledgerfs schemas set)"
+        f"messages of {len(unsaved)} topics have schema versions that are not saved in the bucket ({_shown(unsaved)}). "
+        "Save them while the cluster is running (ledgerfs schemas save), or set them by hand (ledgerfs schemas set)"
     )
     return Finding(Severity.REMARK, "unsaved-schemas", message)
 
 
 def _lost(lost: dict[str, list[int]]) -> Finding:
     message = (
-        f"messages of {len(lost)} topics name schema versions that the cluster does not have any more ({_shown(lost)}): they were deleted "
-        "by force, or their ledgers are gone. `ledgerfs schemas ls` says what is there; their values stay bytes"
+        f"messages of {len(lost)} topics have schema versions that the cluster no longer has ({_shown(lost)}): they were deleted "
+        "by force, or their ledgers are lost. `ledgerfs schemas ls` lists the others; the values of these messages stay bytes"
     )
     return Finding(Severity.REMARK, "lost-schemas", message)
 

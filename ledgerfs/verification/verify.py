@@ -191,7 +191,9 @@ class CopyComparison:
         own = self._digests[_upload(ref)] = check.digest.digest()
         read = self._read_of.get(_upload(ref))
         if read is not None and self._digests.get(_upload(read), own) != own:
-            yield contradicting_copy(ref, f"as many entries and bytes as {read.key}, which is read, but other contents")
+            yield contradicting_copy(
+                ref, f"as many entries and bytes as the copy that is read, {read.key}, but other contents"
+            )
 
 
 def _upload(ref: LedgerRef) -> _Upload:

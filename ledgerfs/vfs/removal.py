@@ -29,8 +29,8 @@ class LeftLedger:
     is_new: bool
 
     def __str__(self) -> str:
-        what = "a ledger that somebody wrote meanwhile" if self.is_new else "a further copy of the ledger"
-        return f"{self.path} is still there: {what}, {self.ref.key}"
+        what = "a ledger that another writer has added" if self.is_new else "another copy of the ledger"
+        return f"{self.path} still exists: {what}, {self.ref.key}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,5 +62,5 @@ def removable(tree: Tree, path: str) -> LedgerKey:
     if ledger is None:
         raise IsADirectoryPathError("is a directory", key=path)
     if not layout_rows(ledger.layout).IS_WRITABLE:
-        raise ReadOnlyError(f"ledgerfs only reads ledgers that lie as this one does, in {ledger.key}", key=path)
+        raise ReadOnlyError(f"ledgerfs reads but does not write ledgers in the layout of {ledger.key}", key=path)
     return LedgerKey(ledger.uuid, ledger.ledger_id, is_index=False)

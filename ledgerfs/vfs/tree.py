@@ -160,7 +160,7 @@ class Tree:
         if not parts:
             return dict.fromkeys(self._views, self._root)
         if parts[0] not in self._views:
-            raise NotFoundError(f"no such path; the views are {', '.join(self._views)}", key="/".join(parts))
+            raise NotFoundError(f"no such path; the top folders are {', '.join(self._views)}", key="/".join(parts))
         found: _Directory | _Topic | None = self._root
         for part in parts[1:]:
             if not isinstance(found, dict):

@@ -213,7 +213,7 @@ class Admission:
             is_other = one.claim.length is None or not one.claim.agrees_with(claim)
             if one.claim.ledger_id == claim.ledger_id and is_other:
                 reason = (
-                    f"the same call has written another ledger {claim.ledger_id} just now; ids are unique in a cluster"
+                    f"the same call has already written another ledger {claim.ledger_id}; ids are unique in a cluster"
                 )
                 raise LedgerExistsError(reason, key=one.key.index_key)
 
@@ -243,4 +243,4 @@ def _refusal(taken: TakenIds, claim: Claim) -> LedgerfsError | None:
 
 
 def _taken_back(error: LedgerExistsError | InvalidNameError) -> LedgerfsError:
-    return type(error)(f"{error.reason}. Ours is removed again", key=error.key)
+    return type(error)(f"{error.reason}. The new ledger is removed again", key=error.key)

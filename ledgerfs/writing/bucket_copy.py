@@ -302,7 +302,7 @@ class _Copy:
     def _require_agreed(self, ref: LedgerRef) -> None:
         """Raise `CorruptLedgerError` for a ledger whose copies contradict each other: copying one would hide the contradiction."""
         if (ref.managed_ledger, ref.ledger_id) in self.contradicted:
-            reason = "another copy of the ledger has other entries, as `ledgerfs verify` tells; none of them is copied"
+            reason = "another copy of the ledger has other entries (see `ledgerfs verify`); neither of them is copied"
             raise CorruptLedgerError(reason, key=ref.key)
 
     def _require_own_name(self, claim: Claim) -> None:
@@ -367,8 +367,8 @@ class _Copy:
         if named is not None:
             is_same = claim.is_same(named)
             if claim.if_exists is IfExists.FAIL or not is_same:
-                what = "this ledger" if is_same else "another ledger of this name, or half of this one"
-                raise LedgerExistsError(f"the target has {what} already", key=named.key)
+                what = "this ledger" if is_same else "another ledger of this name, or an incomplete copy of this one"
+                raise LedgerExistsError(f"the target already has {what}", key=named.key)
         refusal = self.there.refusal(claim)
         if refusal is not None:
             raise refusal
@@ -410,13 +410,13 @@ class _Copy:
             raise StaleObjectError("the copy was replaced or removed before it was read back", key=written.data.key)
         if wrong:
             remove_ledger(self.target, written.ledger.key)
-            reason = f"the copy was not whole when it was read back, and is removed: {wrong[0].message}"
+            reason = f"the copy was damaged when it was read back, and was removed: {wrong[0].message}"
             raise CorruptLedgerError(reason, key=wrong[0].key, offset=wrong[0].offset)
 
 
 def _require_sound(ref: LedgerRef) -> None:
     if not ref.is_sound:
-        reason = "the ledger is damaged, as `ledgerfs verify` tells; it is not copied"
+        reason = "the ledger is damaged (see `ledgerfs verify`); it is not copied"
         raise CorruptLedgerError(reason, key=ref.key)
 
 

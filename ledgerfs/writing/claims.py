@@ -39,7 +39,7 @@ class IfExists(StrEnum):
     def of(cls, text: str) -> "IfExists":
         """Return the choice of this name; raises `InvalidOptionError` for an unknown one."""
         if text not in set(cls):
-            raise InvalidOptionError(f"one of {', '.join(cls)}", key=f"if_exists={text!r}")
+            raise InvalidOptionError(f"expected one of {', '.join(cls)}", key=f"if_exists={text!r}")
         return cls(text)
 
 
@@ -165,8 +165,8 @@ class TakenIds:
         for ref in self.refs_of(claim.ledger_id):
             if ref.uuid not in friends and claim.is_in_conflict(ref):
                 is_of_topic = ref.managed_ledger == claim.managed_ledger
-                is_told = is_of_topic and claim.if_exists is not IfExists.FAIL
-                what = f"of {ref.topic}{_difference(ref) if is_told else ''}"
+                is_compared = is_of_topic and claim.if_exists is not IfExists.FAIL
+                what = f"of {ref.topic}{_difference(ref) if is_compared else ''}"
                 yield _taken(claim, ref.key, what, may_be_copied=is_of_topic)
         for _, uuid, key, error in self._unreadable.get(claim.ledger_id, ()):
             # A permanently damaged index is not a conflict; one that is unreadable now may be of any ledger.
@@ -185,7 +185,7 @@ def standing_error(taken: TakenIds, claim: Claim, uuid: str) -> LedgerfsError | 
     """Return why a ledger that was written or skipped is not there, whole and without a conflict; None if it is."""
     ref = taken.copy(claim.ledger_id, uuid)
     if ref is None or not claim.is_same(ref):
-        reason = "the ledger was there, and another writer has removed or replaced it since; write it again"
+        reason = "another writer has removed or replaced the ledger; write it again"
         return StaleObjectError(reason, key=f"{uuid}-ledger-{claim.ledger_id}")
     return taken.refusal(claim, uuid) or _contradiction(taken.catalog, claim, ref)
 
@@ -200,15 +200,17 @@ def _contradiction(catalog: Catalog, claim: Claim, ref: LedgerRef) -> LedgerExis
     other = next((one for one in missing if one.refusal is not None or one.kind in unclear), None)
     if other is None:
         return None
-    reason = f"the topic has something else of ledger {claim.ledger_id}: {other.why} ({other.key}); import them under another id"
+    reason = f"the topic has other objects of ledger {claim.ledger_id}: {other.why} ({other.key}); import the rows under another id"
     return LedgerExistsError(reason, key=ref.key)
 
 
 def _taken(claim: Claim, key: str, what: str, *, may_be_copied: bool) -> LedgerExistsError:
     is_for_copies = claim.if_exists is IfExists.FAIL and may_be_copied
-    advice = ", or ask for a further copy of the same ledger (if_exists='new-copy')" if is_for_copies else ""
+    advice = (
+        ", or add another copy of the same ledger (if_exists='new-copy', --if-exists new-copy)" if is_for_copies else ""
+    )
     return LedgerExistsError(
-        f"the bucket has ledger {claim.ledger_id} already, {what}; ids are unique in a cluster, and nothing is written over: "
+        f"the bucket already has ledger {claim.ledger_id} {what}; ids are unique in a cluster, and ledgers are never overwritten: "
         f"remove it first{advice}",
         key=key,
     )
@@ -217,8 +219,8 @@ def _taken(claim: Claim, key: str, what: str, *, may_be_copied: bool) -> LedgerE
 def _doubled(claim: Claim, ref: LedgerRef) -> LedgerExistsError:
     """Return the error for a ledger of another id that has the same messages."""
     reason = (
-        f"the bucket has the messages of ledger {_root_id(claim)} already, in ledger {ref.ledger_id} of {ref.topic}: they would be there "
-        "twice; remove that one first"
+        f"the bucket already has the messages of ledger {_root_id(claim)}, in ledger {ref.ledger_id} of {ref.topic}: they would be "
+        "duplicated; remove that ledger first"
     )
     return LedgerExistsError(reason, key=ref.key)
 
@@ -226,9 +228,9 @@ def _doubled(claim: Claim, ref: LedgerRef) -> LedgerExistsError:
 def _misread(claim: Claim, other: LedgerRef) -> LedgerExistsError:
     """Return the error for a ledger that would be read in the wrong order with the claimed one (`same_messages`)."""
     reason = (
-        f"the bucket has ledger {other.ledger_id}, made of {other.root.ledger_id}: under the id {claim.ledger_id}, ledger "
-        f"{_root_id(claim)} would be read on the wrong side of it, which tears transactions and chunked messages apart; remove that one "
-        "first, and copy both again"
+        f"the bucket has ledger {other.ledger_id}, with the messages of ledger {other.root.ledger_id}: with the id {claim.ledger_id}, "
+        f"ledger {_root_id(claim)} would be read in the wrong order, which breaks transactions and chunked messages; remove ledger "
+        f"{other.ledger_id} first, and copy both again"
     )
     return LedgerExistsError(reason, key=other.key)
 
@@ -239,4 +241,4 @@ def _root_id(claim: Claim) -> int:
 
 def _difference(ref: LedgerRef) -> str:
     created = "" if ref.created_ms is None else f", created {iso_time(ref.created_ms)}"
-    return f"{created}, with {ref.entries} entries of {ref.length} bytes, which is not the same"
+    return f"{created}, with {ref.entries} entries of {ref.length} bytes, which is a different ledger"

@@ -163,7 +163,7 @@ def copy_ledgers(
         first_id = new_own_id([catalog], managed_ledgers) if ledger_id is None else ledger_id
         options = replace(options, transform=splitting.unbatch(compression or "none"), first_ledger_id=first_id)
     elif (ledger_id, compression) != (None, None):
-        reason = "other copies than those of unbatch keep their entries and the ids of their ledgers"
+        reason = "need unbatch: other copies keep their entries and ledger ids"
         raise InvalidOptionError(reason, key=f"ledger_id={ledger_id!r}, compression={compression!r}")
     schemas = schemas_to_copy(source, target, catalog.known_names if managed_ledgers is None else managed_ledgers)
     if not dry_run:

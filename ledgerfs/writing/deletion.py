@@ -26,7 +26,7 @@ def remove_for_good(bucket: Bucket, key: LedgerKey) -> None:
     remove_ledger(bucket, key)
     for one in (key.index_key, key.data_key):
         if _is_there(bucket.raw_store, one):
-            raise StoreError("the object was deleted, and is there still", key=one)
+            raise StoreError("the object was deleted but still exists", key=one)
 
 
 def has_index(bucket: Bucket, key: LedgerKey) -> bool:
@@ -43,9 +43,7 @@ def require_mounted(bucket: Bucket, key: LedgerKey) -> None:
     if store.is_remote or any(_is_there(store, one) for one in (key.index_key, key.data_key)):
         return
     if not any(store.list_pages()):
-        reason = (
-            "nothing is there: is it a folder that is not mounted? If the bucket is empty by right, put any file there"
-        )
+        reason = "the folder is empty: is its file system not mounted? If the bucket is really empty, put any file into the folder"
         raise BucketNotFoundError(reason, key=store.url)
 
 

@@ -196,14 +196,16 @@ def _warn_of_schemas(bucket: Bucket, topic: str, named: frozenset[int]) -> None:
         known = {one.version for one in bucket.schemas_of(topic).versions}
     except LedgerfsError as error:
         warnings.warn(
-            f"what the rows' schema versions mean in {topic} is unknown: {error}", NamedSchemasWarning, stacklevel=3
+            f"cannot check the schema versions of the rows against the schemas of {topic}: {error}",
+            NamedSchemasWarning,
+            stacklevel=3,
         )
         return
     meant = sorted(named if ANY_VERSION in known else named & known)
     if meant:
         text = (
-            f"the rows name schema versions themselves ({', '.join(map(str, meant))}), of which {topic} has schemas: their values will be "
-            "read by these. If the rows are another topic's, import them without the column schema_version, or by --schema"
+            f"the rows contain schema versions ({', '.join(map(str, meant))}) that {topic} has too: readers will decode their values with "
+            "its schemas. If the rows come from another topic, import them without the column schema_version, or with --schema"
         )
         warnings.warn(text, NamedSchemasWarning, stacklevel=3)
 
@@ -216,14 +218,14 @@ def _schema_given(
     if schema is not None or schema_type is not None:
         return schema_given(schema, schema_type)
     if schema_version is not None:
-        raise InvalidOptionError("is the number of a schema; give the schema, or its type", key="schema_version")
+        raise InvalidOptionError("needs the schema itself: pass schema or schema_type too", key="schema_version")
     return None
 
 
 def _require_some(messages: int, source: object) -> None:
     """Raise `RefusedLedgerError`, which names the files, if there were no rows."""
     if not messages and isinstance(source, str | os.PathLike):
-        raise RefusedLedgerError("there are no rows", key=without_credentials(os.fspath(source)))
+        raise RefusedLedgerError("the files contain no rows", key=without_credentials(os.fspath(source)))
 
 
 @contextmanager

@@ -41,7 +41,7 @@ def new_own_id(catalogs: Sequence[Catalog], managed_ledgers: Collection[str | No
         made += _step()
     if made >= END_OF_OWN_IDS:
         raise RefusedLedgerError(
-            "the topic has the last of the ids that ledgerfs gives; name one yourself", key=str(made)
+            "ledgerfs has no generated id left for this topic; pass a ledger id (--ledger-id)", key=str(made)
         )
     return made
 

@@ -61,10 +61,10 @@ class RecordStream:
         """Raise `RefusedLedgerError` if the file ends within a record, or has no records."""
         if self._begun:
             raise self._refusal(
-                f"the file ends within entry {self._next_entry}: {len(self._begun)} bytes of its record are there"
+                f"the file ends within entry {self._next_entry}: only {len(self._begun)} bytes of its record exist"
             )
         if self._next_entry == 0:
-            raise self._refusal("there is not one entry, and Pulsar offloads no empty ledgers")
+            raise self._refusal("the ledger has no entries, and Pulsar does not offload empty ledgers")
 
     def _complete(self, data: memoryview) -> memoryview:
         """Add the missing bytes to the record that was begun; return the rest of the data."""
@@ -94,11 +94,9 @@ class RecordStream:
         entry = self._next_entry + len(scan.batch)
         offset = self._position + scan.position
         if scan.stop == ScanStop.NEGATIVE_LENGTH:
-            raise self._refusal(f"entry {entry} claims a length of {scan.found} bytes", offset)
+            raise self._refusal(f"entry {entry} has the impossible length {scan.found}", offset)
         if scan.stop == ScanStop.WRONG_ID:
-            reason = (
-                f"entry {scan.found} stands where entry {entry} should; a ledger has every entry, in order, from 0 on"
-            )
+            reason = f"found entry {scan.found}, expected entry {entry}; a ledger has all entries in order, from 0 on"
             raise self._refusal(reason, offset)
         if scan.stop == ScanStop.MORE_BYTES and scan.found is not None and scan.found > self._largest_entry:
             raise self._too_large(entry, scan.found, offset)
@@ -112,8 +110,8 @@ class RecordStream:
 
     def _too_large(self, entry: int, size: int, offset: int) -> RefusedLedgerError:
         return self._refusal(
-            f"entry {entry} claims {size} bytes, and a block holds one of {self._largest_entry}: Pulsar itself would lose it and all "
-            "after it, and report success (docs/formats/pulsar-blob.md); use larger blocks",
+            f"entry {entry} has {size} bytes, but an entry in a block has at most {self._largest_entry}. Pulsar itself would lose this "
+            "entry and all later ones, and report success (docs/formats/pulsar-blob.md); use larger blocks",
             offset,
         )
 

@@ -44,7 +44,7 @@ class SchemaOfRows:
 
         """
         if version is not None and (isinstance(version, bool) or not isinstance(version, Integral)):
-            raise InvalidOptionError("expected the number of a version", key=f"schema version {version!r}")
+            raise InvalidOptionError("expected a version number", key=f"schema version {version!r}")
         version = None if version is None else int(version)  # numpy has integers of its own
         name = schema_owner(topic).topic
         saved = SavedSchemas(bucket.raw_store).versions(name)
@@ -55,14 +55,14 @@ class SchemaOfRows:
             has_versions = any(one.version != ANY_VERSION for one in known.versions)
             if has_versions or _has_ledgers(bucket.list_to_write(), name):
                 what = (
-                    "none of the saved schemas of the topic is this one"
+                    "the saved schemas of the topic do not include this one"
                     if has_versions
                     else "no version of this topic's schema is saved, but it has ledgers"
                 )
-                raise InvalidOptionError(f"has to be given: {what}, so nothing tells its number", key="schema version")
+                raise InvalidOptionError(f"is required (--schema-version): {what}", key="schema version")
             version = 0
         if not 0 <= version <= LARGEST_VERSION:
-            raise InvalidOptionError("expected the number of a version, from 0 on", key=f"schema version {version}")
+            raise InvalidOptionError("expected a version number, from 0 on", key=f"schema version {version}")
         made = cls(name, schema, version)
         made._require_same(saved)
         return made
@@ -101,17 +101,18 @@ class SchemaOfRows:
         hidden = [one for one in saved if one.version == self.version and one.is_by_import and one not in in_effect]
         for one in (*in_effect, *hidden):
             if not one.schema.means_the_same(self.schema):
-                hides = "what is given by hand hides it, and may be taken back; name another number"
+                hides = "a schema that was set by hand overrides it, but may be removed again; choose another number"
                 source = f" ({one.source})" if one.source else ""
-                advice = hides if one in hidden else "name the number of this schema"
-                raise self._conflict(f"is another one, of type {one.schema.type}{source}; {advice}")
+                advice = hides if one in hidden else "pass the number of this schema"
+                raise self._conflict(f"is another schema, of type {one.schema.type}{source}; {advice}")
         if known.may_be_deleted(self.version):
             raise self._conflict(
-                "is not known, and hidden by a deletion that is: messages may have it. Name a number beyond that, or give it by hand"
+                "is unknown, and may belong to a deleted schema of existing messages. Choose a higher number, "
+                "or set the schema by hand (ledgerfs schemas set)"
             )
         if in_effect and all(one.is_by_hand and one.timestamp_ms is not None for one in in_effect):
             raise self._conflict(
-                "is given by hand as of a time alone; give it without that time, or name another number"
+                "was set by hand only from a certain time on; set it without the time, or choose another number"
             )
 
     def _conflict(self, reason: str) -> SchemaConflictError:
@@ -125,8 +126,9 @@ class SchemaOfRows:
         if None in times or since is None or earliest_ms is None or earliest_ms + REGISTRATION_SLACK_MS >= since:
             return
         reason = (
-            f"rows published at {iso_time(earliest_ms)} name schema version {self.version}, which was registered at {iso_time(since)}: "
-            "readers would take the number for that of an older schema. Name another one, or give it by hand (ledgerfs schemas set)"
+            f"rows published at {iso_time(earliest_ms)} have schema version {self.version}, which was registered later, "
+            f"at {iso_time(since)}: readers would use an older schema with this number. "
+            "Choose another number, or set the schema by hand (ledgerfs schemas set)"
         )
         raise InvalidRowsError(reason, key="publish_time")
 

@@ -104,11 +104,11 @@ class OffloadedLedger:
     def _check_totals(self, entries: int, length: int) -> None:
         """Compare the totals with the metadata: the copy gets its own metadata, which would hide a difference."""
         reader = self.reader
-        told = reader.last_entry - reader.first_entry + 1, reader.length
-        if (entries, length) != told:
+        expected = reader.last_entry - reader.first_entry + 1, reader.length
+        if (entries, length) != expected:
             reason = (
-                f"{entries} entries of {length} bytes are there, the metadata says {told[0]} of {told[1]}; "
-                "`ledgerfs verify` tells more; the ledger is not copied"
+                f"the ledger has {entries} entries of {length} bytes, but its metadata has {expected[0]} entries of {expected[1]} bytes "
+                "(see `ledgerfs verify`); the ledger is not copied"
             )
             raise CorruptLedgerError(reason, key=reader.ref.key)
 
@@ -118,7 +118,7 @@ class OffloadedLedger:
         if wrong.any():
             entry = batch.id_of(int(wrong.argmax()))
             raise CorruptLedgerError(
-                f"entry {entry} has a wrong checksum or frame; `ledgerfs verify` tells where; the ledger is not copied",
+                f"entry {entry} has a wrong checksum or frame (see `ledgerfs verify`); the ledger is not copied",
                 key=self.reader.ref.key,
             )
 

@@ -143,7 +143,8 @@ def require_new_ids(ledger_id: int, source_id: int, transform: "Unbatch | None")
     """Raise `RefusedLedgerError` if entries are split and the ledger keeps its id: a broker would read other messages."""
     if transform is not None and ledger_id == source_id:
         raise RefusedLedgerError(
-            "splitting batches gives entries other ids, which needs another ledger id", key=f"ledger {ledger_id}"
+            "splitting batches changes the ids of entries, so the copy needs another ledger id",
+            key=f"ledger {ledger_id}",
         )
 
 
@@ -167,5 +168,7 @@ def copied_metadata(reader: LedgerReader, ledger_id: int, managed_ledger: str | 
     if metadata is not None:
         return metadata if ledger_id == reader.ref.ledger_id else metadata.moved()
     if managed_ledger is None:
-        raise RefusedLedgerError("its metadata is needed: nothing else names its topic", key=str(reader.ref.ledger_id))
+        raise RefusedLedgerError(
+            "its metadata is required: its topic is unknown without it", key=str(reader.ref.ledger_id)
+        )
     return made_up_metadata(managed_ledger, reader.ref.created_ms)

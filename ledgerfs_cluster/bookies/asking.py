@@ -140,7 +140,9 @@ class _Asking:
         while waiting:
             try:
                 if connection is None or connection.outstanding <= 0:
-                    raise CorruptReplyError("the bookie answered what it was not asked", key=bookie)
+                    raise CorruptReplyError(
+                        "the bookie sent a reply to a request that ledgerfs did not send", key=bookie
+                    )
                 received = connection.receive(len(waiting))
             except (StoreUnreachableError, CorruptReplyError):
                 self._leases.drop(bookie)
@@ -205,7 +207,7 @@ def _confirmed(node: LedgerNode, told: dict[str, Told]) -> LedgerEnd | LedgerfsE
     """Return the end by the replies of the last ensemble's bookies, without its length."""
     if not node.is_covered_without([bookie for bookie, one in told.items() if not one.is_answer]):
         refusals = [Refusal(bookie, one.code) for bookie, one in told.items() if not one.is_answer]
-        return refusal_error(node.ledger_id, "where it ends", refusals)
+        return refusal_error(node.ledger_id, "the last entry id", refusals)
     there = [one for one in told.values() if one.is_there]
     # A new ensemble begins after the entries that were confirmed when it was created.
     confirmed = max([node.ensembles[-1].first_entry - 1, *(one.last_confirmed for one in there)])
@@ -231,7 +233,9 @@ def _acknowledged(pool: BookiePool, node: LedgerNode, end: LedgerEnd, traffic: T
             if not there:
                 bookies = zip(node.bookies_of(entry), copies, strict=True)
                 refusals = [Refusal(bookie, one.code) for bookie, one in bookies if not one.is_answer]
-                return refusal_error(node.ledger_id, f"entry {entry}, behind the confirmed ones", refusals)
+                return refusal_error(
+                    node.ledger_id, f"entry {entry}, which is after the last confirmed entry (LAC)", refusals
+                )
             end = end._replace(last_entry=entry)
     return end
 
@@ -253,7 +257,7 @@ def _with_lengths(
             else:
                 refusals[i].append(Refusal(one.bookie, told.code))
     for i in left:
-        ends[i] = refusal_error(nodes[i].ledger_id, "its last confirmed entry", refusals[i])
+        ends[i] = refusal_error(nodes[i].ledger_id, "the last confirmed entry (LAC)", refusals[i])
     return ends
 
 

@@ -117,7 +117,9 @@ class BookieConnection:
                 raise self._failed(error) from error
             self._end += self._heard(count)
             if self._end < goal and time.monotonic() > give_up:
-                raise StoreTimeoutError("the bookie's reply comes too slowly to be waited for", key=self.address)
+                raise StoreTimeoutError(
+                    "the bookie sends its reply too slowly, so the read stopped waiting", key=self.address
+                )
 
     def _gather(self, goal: int) -> None:
         """Receive bytes that arrive soon, until there are ``goal``."""
@@ -157,12 +159,12 @@ class BookieConnection:
 
     def _heard(self, count: int) -> int:
         if not count:
-            raise StoreUnreachableError("the bookie hung up", key=self.address)
+            raise StoreUnreachableError("the bookie closed the connection", key=self.address)
         return count
 
     def _failed(self, error: OSError) -> StoreUnreachableError:
         if isinstance(error, TimeoutError):
-            return StoreTimeoutError(f"the bookie said nothing for {self._timeout_s:g} s", key=self.address)
+            return StoreTimeoutError(f"the bookie did not reply within {self._timeout_s:g} s", key=self.address)
         return StoreUnreachableError(f"the connection to the bookie broke: {_told(error)}", key=self.address)
 
 
@@ -175,7 +177,9 @@ def host_and_port(address: str) -> tuple[str, int]:
     """Return host and port; raises `UnsupportedFormatError` for a bookie id that is not an address."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        reason = "this bookie is registered by an id that is no address (host:port), which ledgerfs does not look up"
+        reason = (
+            "the bookie is registered under an id that is not an address (host:port); ledgerfs cannot resolve such ids"
+        )
         raise UnsupportedFormatError(reason, key=address)
     return host.strip("[]"), int(port)
 

@@ -93,7 +93,7 @@ class BookiePool:
         with self._lock:
             bandwidth = self._bandwidths.setdefault(address, Bandwidth(self._rate))
         if not bandwidth.wait(size, is_stopping):
-            raise StoppedError("the service is ending: reads that wait for bookie_rate are given up", key=address)
+            raise StoppedError("the service is stopping: reads that wait for bookie_rate are canceled", key=address)
 
     def after_fork(self) -> None:
         """Drop all connections without closing them: the parent uses them."""

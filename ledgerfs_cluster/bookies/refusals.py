@@ -14,10 +14,10 @@ WRONG_BYTES = -2
 
 _WORDS = {
     UNREACHABLE: "does not answer",
-    WRONG_BYTES: "has bytes that contradict their digest",
-    ReplyCode.NO_LEDGER: "has nothing of the ledger",
-    ReplyCode.NO_ENTRY: "does not have it",
-    ReplyCode.IO: "cannot read it",
+    WRONG_BYTES: "returns bytes that do not match their digest",
+    ReplyCode.NO_LEDGER: "does not have the ledger",
+    ReplyCode.NO_ENTRY: "does not have the entry",
+    ReplyCode.IO: "cannot read the entry (I/O error)",
     ReplyCode.TOO_MANY_REQUESTS: "is too busy",
 }
 _LASTING = {ReplyCode.NO_LEDGER, ReplyCode.NO_ENTRY, WRONG_BYTES, ReplyCode.UNAUTHORISED}
@@ -35,7 +35,7 @@ def is_passing(refusals: Sequence[Refusal]) -> bool:
     return any(one.code not in _LASTING for one in refusals)
 
 
-def refusal_error(ledger_id: int, what: str, refusals: Sequence[Refusal]) -> LedgerfsError:
+def refusal_error(ledger_id: int, part: str, refusals: Sequence[Refusal]) -> LedgerfsError:
     """Return the error for a part of a ledger that cannot be read.
 
     `AccessDeniedError` if a bookie demands authentication, `StoreUnreachableError` if a bookie that may have the part does not answer, and
@@ -46,8 +46,10 @@ def refusal_error(ledger_id: int, what: str, refusals: Sequence[Refusal]) -> Led
     codes = {one.bookie: one.code for one in refusals}
     guarded = [bookie for bookie, code in codes.items() if code == ReplyCode.UNAUTHORISED]
     if guarded:
-        reason = f"the bookie {guarded[0]} demands authentication, which ledgerfs does not know"
+        reason = f"bookie {guarded[0]} requires authentication, which ledgerfs does not support"
         return AccessDeniedError(reason, key=key)
-    words = ", ".join(f"{bookie} {_WORDS.get(code, f'answers with code {code}')}" for bookie, code in codes.items())
+    replies = ", ".join(
+        f"{bookie} {_WORDS.get(code, f'replies with error code {code}')}" for bookie, code in codes.items()
+    )
     kind = StoreUnreachableError if is_passing(refusals) else CorruptLedgerError
-    return kind(f"no bookie gives {what}: {words}", key=key)
+    return kind(f"cannot read {part} from any bookie: {replies}", key=key)

@@ -34,7 +34,7 @@ from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
 
 GRACE_MS = 600_000
 PASS_SECONDS = 5.0
-_NOTED = "{} that nothing names are noted in the journal of the lifecycle: `ledgerfs lifecycle status` shows it"
+_NOTED = "{} without an owner are recorded in the lifecycle journal; `ledgerfs lifecycle status` shows the journal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,7 @@ def _counted(reasons: LeftOut) -> list[str]:
 
 
 def _grace(rules: Rules) -> str:
-    return f"the grace of {rules.grace_ms / 60_000:g} min"
+    return f"the grace period of {rules.grace_ms / 60_000:g} min (--grace)"
 
 
 def _findings(
@@ -244,14 +244,14 @@ def _findings(
 def _unjudged(first: Suspects, sure: Suspects) -> list[str]:
     """Return possible losses that were not judged, with reasons; ``sure`` are the confirmed suspects."""
     refused = list(refused_objects(sure.tiers))
-    more = f"; and {len(refused) - 1:,} more" if len(refused) > 1 else ""
-    named = [f"the store refuses objects that are listed as offloaded: {one}{more}" for one in refused[:1]]
+    more = f"; {len(refused) - 1:,} more objects" if len(refused) > 1 else ""
+    named = [f"the store refuses access to objects of offloaded ledgers: {one}{more}" for one in refused[:1]]
     rest = LeftOut(
         {
-            "offloaded ledgers are in places that no --bucket names: their objects were not looked for": _elsewhere(
+            "offloaded ledgers are in buckets without a --bucket option: their objects were not checked; add these buckets": _elsewhere(
                 first
             ),
-            "compacted topics are named by ledgers of cursors that were not read: bookies were not asked, or did not answer": (
+            "compacted topics were not checked: the bookies with their cursor ledgers did not answer, or --no-bookies was set": (
                 unread_compactions(first.survey)
             ),
         }
@@ -265,12 +265,12 @@ def _left_out(first: Suspects, left_out: LeftOut, rules: Rules) -> list[str]:
     young, former = (sum(getattr(one, name) for one in first.tiers) for name in ("young", "former"))
     reasons = LeftOut(
         {
-            f"ledgers that nothing names are younger than {minutes}, or changed within it": unnamed.young,
-            f"ledgers that are called deleted are there, in lists that changed within {minutes}": first.flagged_young,
-            "ledgers that nothing names may be named by nodes that could not be read, by owners that are not known here, or by a "
-            "compaction that runs": unnamed.unclear,
-            f"offloads that no list names are younger than {minutes}, or of unknown age": young,
-            "offloads that no list names are from before something was restored into this cluster: of a lost one nobody may have more": (
+            f"ledgers without an owner are younger than {minutes}, or changed within that time": unnamed.young,
+            f"ledgers are marked as deleted but exist, in ledger lists that changed within {minutes}": first.flagged_young,
+            "ledgers without a known owner may be in use: by a node that could not be read, an unknown kind of owner, or a running "
+            "compaction": unnamed.unclear,
+            f"unreferenced offloads are younger than {minutes}, or their age is unknown": young,
+            "unreferenced offloads are older than a recovery into this cluster: they may be the only copy of a lost ledger": (
                 former
             ),
         }

@@ -23,14 +23,14 @@ from ledgerfs_cluster.snapshot.tables import Table, parts_by
 
 _SAMPLE = 16
 """Number of this cluster's offloads whose user metadata is read to learn the cluster's name."""
-_RESTORE = "restore the objects under the same names, from a versioned bucket, a backup or a copy"
+_RESTORE = "restore the objects under the same names, from an older object version, a backup or a copy"
 
 
 LeftOut = Counter[str]
 """{description and reason: number of objects that were not judged}."""
-_UNREADABLE = "offloads that no list names may be named by lists that could not be read"
-_WHOSE = "offloads that no list names tell a cluster, and it is not known whether that is this one"
-_OTHERS = "offloads that no list names are another cluster's, by their user metadata"
+_UNREADABLE = "unreferenced offloads may belong to ledger lists that could not be read"
+_WHOSE = "unreferenced offloads have a cluster name in their user metadata, but the name of this cluster is unknown"
+_OTHERS = "unreferenced offloads belong to another cluster, by their user metadata"
 
 
 class OrphanObjects(NamedTuple):
@@ -77,8 +77,8 @@ def lost_objects(survey: Survey, found: TierSuspects, in_bookkeeper: Int64) -> I
                 tuple(some["ledger_id"].tolist()),
                 int(some["size"].sum()),
                 int(some["offloaded_ms"].min()),
-                f"listed as offloaded, and {found.objects.url} lacks {_lacks(some, found)}; {_copy(is_kept)}",
-                f"keep BookKeeper's copy; {_RESTORE}" if is_kept else _RESTORE,
+                f"the ledger list has these ledgers as offloaded, but {found.objects.url} lacks {_lacks(some, found)}; {_copy(is_kept)}",
+                f"do not delete BookKeeper's copy; {_RESTORE}" if is_kept else _RESTORE,
             )
 
 
@@ -94,8 +94,9 @@ def broken_objects(survey: Survey, found: TierSuspects, in_bookkeeper: Int64) ->
             (int(row["ledger_id"]),),
             int(row["size"]),
             int(row["offloaded_ms"]),
-            f"listed as offloaded, and {found.objects.url}/{key_of(row)} is not whole: {why}; {_copy(is_kept)}",
-            f"keep BookKeeper's copy; {_RESTORE}" if is_kept else _RESTORE,
+            f"the ledger list has this ledger as offloaded, but {found.objects.url}/{key_of(row)} is incomplete or damaged: {why}; "
+            f"{_copy(is_kept)}",
+            f"do not delete BookKeeper's copy; {_RESTORE}" if is_kept else _RESTORE,
         )
 
 
@@ -115,32 +116,34 @@ def _orphan(row: np.void, told: OffloadUserMetadata, url: str, *, is_known: bool
     keys = keys_of(row)
     what = " and ".join(keys)
     if told.cluster is not None:
-        whose = f"its user metadata names this cluster, {told.cluster}"
+        whose = f"its user metadata has the name of this cluster, {told.cluster}"
     else:
-        whose = "its user metadata name no cluster: if others use the bucket, it may be theirs"
+        whose = "its user metadata has no cluster name: if other clusters use the bucket, it may belong to one of them"
     if not is_known:
-        whose += "; this cluster has no such topic: it was deleted, or is of another cluster of this name"
+        whose += (
+            "; this cluster has no such topic: the topic was deleted, or belongs to another cluster with the same name"
+        )
     return Finding(
         FindingKind.ORPHAN_OBJECT,
         f"{url}/{keys[0]}",
         (int(row["ledger_id"]),),
         sum(max(0, int(row[name])) for name in ("data_size", "index_size")),
         int(row["modified_ms"]),
-        f"no list names this offload, last modified {iso_time(int(row['modified_ms']))}; {whose}",
-        f"check again right before, then delete {what} with the store's own client",
+        f"no ledger list references this offload, last modified {iso_time(int(row['modified_ms']))}; {whose}",
+        f"run the check again directly before, then delete {what} with the store's own client",
     )
 
 
 def _lacks(rows: Table, found: TierSuspects) -> str:
     """Return a description of the missing objects, with the key of one ledger."""
     pairs = found.objects.pairs[np.isin(pair_keys(found.objects.pairs), pair_keys(rows))]
-    half = ", of which one object is there" if pairs.size else ""
-    more = f" and those of {rows.size - 1:,} more ledgers" if rows.size > 1 else ""
-    return f"objects of {key_of(rows[0])}{half}{more}"
+    half = " (one of its two objects exists)" if pairs.size else ""
+    more = f" and of {rows.size - 1:,} more ledgers" if rows.size > 1 else ""
+    return f"the objects of {key_of(rows[0])}{half}{more}"
 
 
 def _copy(is_kept: bool) -> str:
-    return "BookKeeper still has the ledger" if is_kept else "BookKeeper does not have the ledger any more"
+    return "BookKeeper still has the ledger" if is_kept else "BookKeeper no longer has the ledger"
 
 
 def _own_name(survey: Survey, tier: Tier, found: TierSuspects) -> str | None:

@@ -132,7 +132,7 @@ def _reasons(catalog: Catalog) -> Mapping[tuple[int, int, int], str]:
     found: dict[tuple[int, int, int], str] = {}
     for row in catalog.ledgers[~is_sound(catalog.ledgers)]:
         stored, expected = int(row["stored"]), int(row["expected"])
-        differ = f"the data object has {stored:,} bytes, by its index {expected:,}"
+        differ = f"the data object has {stored:,} bytes, but its index has {expected:,}"
         found[_key(row)] = differ if stored != expected else "its index and the ledger's metadata contradict each other"
     for remains in catalog.remains.values():
         for one in remains.unreadable():

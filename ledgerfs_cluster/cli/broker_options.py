@@ -75,4 +75,4 @@ def _token_in(file: Path) -> str:
         with file.open("rb") as opened:
             return opened.read(_MOST_TOKEN_BYTES).decode()
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidOptionError(f"no token can be read from it: {error}", key=str(file)) from error
+        raise InvalidOptionError(f"the token file cannot be read: {error}", key=str(file)) from error

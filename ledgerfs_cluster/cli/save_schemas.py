@@ -63,7 +63,7 @@ def save(
     source = AdminApi(admin_requests(broker, **access)) if cluster is None else KnownSchemas(cluster)
     of_topics = bucket or cluster
     if of_topics is None:
-        raise click.UsageError("Missing argument 'BUCKET', whose topics' schemas are saved.")
+        raise click.UsageError("Missing argument 'BUCKET': the schemas of its topics are saved.")
     saved = saved_at(of_topics, place, make=True)
     if bucket is None and not topics and isinstance(source, KnownSchemas):
         names = source.topics()
@@ -107,7 +107,7 @@ def _names(bucket: "Bucket", topics: tuple[str, ...]) -> list[str]:
         try:
             found[schema_owner(topic.managed_ledger or "").topic] = None
         except InvalidNameError:
-            say(f"{topic.name}: not the name of a topic; it has no schemas")
+            say(f"{topic.name}: skipped, since this is not a valid topic name")
     return list(found)
 
 
@@ -129,6 +129,6 @@ def _report(done: "list[SavedTopic]", place: str, *, as_json: bool) -> None:
     failed = sum(one.error is not None for one in done)
     without = sum(one.error is None and not one.versions for one in done)
     versions, new = sum(one.versions for one in done), sum(one.new for one in done)
-    text = f"{place}: {versions:,} versions of {len(done) - failed - without:,} topics, {new:,} of them new"
+    text = f"{place}: {versions:,} schema versions of {len(done) - failed - without:,} topics, {new:,} new"
     text += f"; {without:,} topics have no schema" if without else ""
     say(text + (f"; {failed:,} topics failed" if failed else ""))

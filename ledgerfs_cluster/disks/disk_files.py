@@ -120,8 +120,8 @@ def list_disks(paths: Sequence[str]) -> DiskListing:
         folders = dict(_current_folders(path, _DEEPEST, _names))
         names |= folders
         if not folders:
-            reason = "no disk of a bookie: there is no folder current with entry logs or journals in it"
-            raise BucketNotFoundError(reason if os.path.isdir(path) else "no such folder", key=path)  # noqa: PTH112
+            reason = "not a bookie disk: it has no folder 'current' with entry logs or journals"
+            raise BucketNotFoundError(reason if os.path.isdir(path) else "the folder does not exist", key=path)  # noqa: PTH112
         for folder in folders:
             try:
                 found.append((path, folder, _cookie(folder)))
@@ -135,8 +135,8 @@ def list_disks(paths: Sequence[str]) -> DiskListing:
     }
     if len(instances) > 1:
         reason = (
-            "disks of two clusters, whose ledgers are others with the same ids: their bookies noted "
-            + " and ".join(f"{instance} ({folder})" for instance, folder in sorted(instances.items())[:2])
+            "the disks belong to two clusters, which use the same ledger ids: pass disks of one cluster only. Instance ids of the bookies: "
+            + ", ".join(f"{instance} ({folder})" for instance, folder in sorted(instances.items())[:2])
         )
         raise InvalidOptionError(reason, key="bookies")
     ids = sorted({cookie.bookie_id for _, _, cookie in found if cookie is not None})
@@ -202,12 +202,14 @@ def _names(folder: str) -> _Names:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except PermissionError as error:
-        raise AccessDeniedError("the folder may not be listed", key=folder) from error
+        raise AccessDeniedError("no permission to list the folder", key=folder) from error
     except OSError as error:
         raise StoreError(f"the folder cannot be listed: {error.strerror}", key=folder) from error
     linked = next((one.path for one in found if one.is_symlink() and looks_like_disks(one.path)), None)
     if linked is not None:
-        raise InvalidOptionError("a disk behind a link: links are not followed here, name the disk itself", key=linked)
+        raise InvalidOptionError(
+            "a symbolic link to a disk: links are not followed here, pass the path of the disk itself", key=linked
+        )
     return [(one.name, one.is_dir(follow_symlinks=False)) for one in found]
 
 
@@ -216,13 +218,13 @@ def _cookie(folder: str) -> Cookie | None:
     path = f"{folder}/{_COOKIE}"
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116  (a pipe would be waited for)
-            raise CorruptMetadataError("it is no file", key=path)
+            raise CorruptMetadataError("the cookie VERSION is not a regular file", key=path)
         with open(path, "rb") as file:  # noqa: PTH123
             return parse_cookie(file.read(MOST_COOKIE_BYTES + 1), key=path)
     except FileNotFoundError:
         return None
     except PermissionError as error:
-        raise AccessDeniedError("the file may not be read", key=path) from error
+        raise AccessDeniedError("no permission to read the file", key=path) from error
     except CorruptMetadataError:
         raise
     except OSError as error:
@@ -240,13 +242,15 @@ def _files(folder: str, names: _Names, bookie: int) -> Iterator[DiskFile | Corru
             found = os.stat(path)  # noqa: PTH116
         except FileNotFoundError as error:
             if os.path.islink(path):  # noqa: PTH114
-                yield CorruptMetadataError("it is a link to what is not there", key=path)
+                yield CorruptMetadataError("a symbolic link to a file that does not exist", key=path)
                 continue
-            raise ObjectNotFoundError("the file is gone since its folder was listed", key=path) from error
+            raise ObjectNotFoundError("the file was deleted after its folder was listed", key=path) from error
         except OSError as error:
             raise StoreError(f"the file cannot be read: {error.strerror}", key=path) from error
         if not stat.S_ISREG(found.st_mode):
-            yield CorruptMetadataError("it has the name of a bookie's file, and is none", key=path)
+            yield CorruptMetadataError(
+                "it has the name of an entry log or journal, but is not a regular file", key=path
+            )
         else:
             kind = FileKind.LOG if match[2] == "log" else FileKind.JOURNAL
             yield DiskFile(path, kind, int(match[1], 16), bookie, found.st_size, found.st_ctime_ns, found.st_ino)

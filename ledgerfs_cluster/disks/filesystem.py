@@ -47,13 +47,17 @@ class BookieDisks:
 
     def __post_init__(self) -> None:
         if self.open_end not in OPEN_ENDS:
-            raise InvalidOptionError(f"one of {', '.join(OPEN_ENDS)}", key=f"open_end={self.open_end}")
+            raise InvalidOptionError(f"expected one of {', '.join(OPEN_ENDS)}", key=f"open_end={self.open_end}")
         if self.max_entry is not None and not 0 < self.max_entry <= _LARGEST:
-            raise InvalidOptionError(f"a size of up to {_LARGEST:,} bytes", key=f"max_entry={self.max_entry}")
+            raise InvalidOptionError(f"expected a size from 1 to {_LARGEST:,} bytes", key=f"max_entry={self.max_entry}")
         if not self.ledgers_path.startswith("/"):
-            raise InvalidOptionError("a path from the root, such as /ledgers", key=f"ledgers_path={self.ledgers_path}")
+            raise InvalidOptionError(
+                "expected an absolute path, such as /ledgers", key=f"ledgers_path={self.ledgers_path}"
+            )
         if self.metadata is not None and not (isinstance(self.metadata, str) and self.metadata.strip()):
-            raise InvalidOptionError("pulsar+zk://… or a dump of a cluster", key=f"metadata={self.metadata}")
+            raise InvalidOptionError(
+                "expected pulsar+zk://host:port, or a dump of the cluster", key=f"metadata={self.metadata}"
+            )
 
     @property
     def url(self) -> str:
@@ -71,9 +75,11 @@ def paths_of(rest: str) -> tuple[str, ...]:
     paths = tuple(_path_of(part) for part in rest.split(","))
     for path in paths:
         if not path.startswith("/"):
-            raise InvalidOptionError("disks are absolute paths: bookies:///srv/bookie1,/srv/bookie2", key=path)
+            raise InvalidOptionError(
+                "expected absolute paths of disks, such as bookies:///srv/bookie1,/srv/bookie2", key=path
+            )
     if len(set(paths)) < len(paths):
-        raise InvalidOptionError("a disk is named twice", key=url_of(paths))
+        raise InvalidOptionError("the same disk is listed twice; pass each disk once", key=url_of(paths))
     return paths
 
 

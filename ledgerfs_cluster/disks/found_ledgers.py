@@ -20,9 +20,9 @@ from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerI
 from ledgerfs_cluster.formats.managed_ledgers.names import is_of_transactions
 
 _EVERY = 256
-_OF_OTHERS = "ledgers of subscriptions, schemas and transactions, which are no topics"
-_DELETED = "ledgers that are deleted, and whose space is not free yet"
-_OFFLOADED = "ledgers of these topics that are in buckets alone"
+_OF_OTHERS = "ledgers of subscriptions, schemas and transactions"
+_DELETED = "deleted ledgers whose space is not free yet"
+_OFFLOADED = "ledgers of these topics that are only in buckets"
 
 
 class FoundOnDisks(FoundLedgers):
@@ -43,7 +43,7 @@ class FoundOnDisks(FoundLedgers):
             for done, (ledger_id, last) in enumerate(here.items(), 1):
                 self._take_nameless(ledger_id, last, None)
                 if progress is not None and done % _EVERY == 0:
-                    progress("looking at ledgers", done, len(here))
+                    progress("checking ledgers", done, len(here))
             return
         listed = self._take_topics(self._known, here, progress)
         for ledger_id, last in here.items():
@@ -64,7 +64,7 @@ class FoundOnDisks(FoundLedgers):
         listed: set[int] = set()
         for done, (topic, infos) in enumerate(sorted(known.topics.items()), 1):
             if progress is not None and done % _EVERY == 0:
-                progress("looking at topics", done, len(known.topics))
+                progress("checking topics", done, len(known.topics))
             if isinstance(infos, CorruptMetadataError):
                 self.lack(topic, UNKNOWN, GapKind.LIST_UNREADABLE, infos)
                 continue
@@ -103,7 +103,7 @@ class FoundOnDisks(FoundLedgers):
         elif info.closed_ms and not info.entries:
             self._take_empty(info.ledger_id, last_here)
         else:
-            reason = "its topic lists it, and neither BookKeeper's metadata nor a bucket has it"
+            reason = "its topic lists it, but BookKeeper's metadata does not contain it and it is not offloaded: its entries are lost"
             self.lack(topic, info.ledger_id, GapKind.NOT_IN_BOOKKEEPER, MissingLedgerError(reason, key=key))
 
     def _take_closed(self, topic: str, info: LedgerInfo, node: LedgerNode, last_here: int, key: str) -> None:
@@ -112,10 +112,10 @@ class FoundOnDisks(FoundLedgers):
         if last < 0 and not info.entries:
             self._take_empty(node.ledger_id, last_here)
         elif info.entries and info.entries != last + 1:
-            reason = f"its topic lists {info.entries:,} entries, BookKeeper's metadata {node.last_entry + 1:,}"
+            reason = f"the topic's ledger list has {info.entries:,} entries for it, but BookKeeper's metadata has {node.last_entry + 1:,}"
             self.lack(topic, node.ledger_id, GapKind.UNREADABLE, CorruptMetadataError(reason, key=key))
         elif last_here < 0:
-            reason = "none of the given disks has an entry of it"
+            reason = "none of the given disks has entries of this ledger; add the disks of its other bookies"
             self.lack(topic, node.ledger_id, GapKind.NOT_ON_DISKS, MissingLedgerError(reason, key=key))
         else:
             self._add(topic, node.ledger_id, (last, length, last_here), _times_ms(info, node))
@@ -124,14 +124,16 @@ class FoundOnDisks(FoundLedgers):
         end = end_of_open(self._index, node, self._open_end)
         if not end.is_certain:
             reason = (
-                f"it is not closed, and nobody can tell whether it ends at entry {end.last_entry}: "
-                "so many of its bookies' disks are away, or not read as a whole, or entries behind it are damaged"
+                f"it is not closed, and its end is uncertain: the last entry found is {end.last_entry}, but later entries may be "
+                "damaged, or on disks that are missing or not fully readable; add the disks of its other bookies"
             )
             is_beside = end.last_entry >= 0
             error = StoreUnreachableError(reason, key=key)
             self.lack(topic, node.ledger_id, GapKind.END_UNKNOWN, error, is_beside=is_beside)
         if end.newest < 0 and self._index.next_entry(node.ledger_id, 0) is not None:
-            reason = "no entry of it fits its digest: all are damaged, or its metadata has another password"
+            reason = (
+                "no entry matches the ledger's digest: all entries are damaged, or its metadata has the wrong password"
+            )
             self.lack(topic, node.ledger_id, GapKind.UNREADABLE, CorruptLedgerError(reason, key=key))
             return
         if end.last_entry < 0:
@@ -139,7 +141,7 @@ class FoundOnDisks(FoundLedgers):
             return
         length = length_up_to(EntryReading(self._index, node.ledger_id, node.digest), end.last_entry)
         if length is None:
-            reason = f"entry {end.last_entry}, which others confirm, is on no disk undamaged: nobody can tell how long the ledger is"
+            reason = f"its length is unknown: entry {end.last_entry}, which later entries confirm, is damaged or missing on all given disks"
             self.lack(topic, node.ledger_id, GapKind.UNREADABLE, CorruptLedgerError(reason, key=key))
             return
         # A ledger without a known end must not count as complete.
@@ -155,7 +157,7 @@ class FoundOnDisks(FoundLedgers):
             self._take_nameless(ledger_id, last, None)
             return
         if node is None and known.may_lack(ledger_id):
-            reason = "it may have been made after the metadata was saved: nobody can tell which topic it is of"
+            reason = "its topic is unknown: the ledger may be newer than the metadata; pass newer metadata (--metadata)"
             error = MissingLedgerError(reason, key=ledger_path(ledger_id, known.ledgers_path))
             self.lack(None, ledger_id, GapKind.NEWER_THAN_METADATA, error, is_beside=True)
             self._take_nameless(ledger_id, last, None)
@@ -171,7 +173,7 @@ class FoundOnDisks(FoundLedgers):
         digest = digest_that_fits(self._index, ledger_id, last) if node is None else node.digest
         key = ledger_path(ledger_id, self._ledgers_path)
         if digest is None:
-            reason = "no entry of it fits a digest that needs no password: it is damaged, or its metadata is needed (--metadata)"
+            reason = "no entry matches a digest without a password: the entries are damaged, or the password is needed (--metadata)"
             self.lack(None, ledger_id, GapKind.UNREADABLE, CorruptLedgerError(reason, key=key))
             return
         if node is not None and node.is_closed:

@@ -241,7 +241,7 @@ class KeptTables:
 def _mapped(descriptor: int, size: int) -> LocationTable:
     """Return a cached table, mapped from its file; raises `ValueError` for anything else."""
     try:
-        return parse_location_table(memoryview(mmap.mmap(descriptor, size, prot=mmap.PROT_READ)), key="kept table")
+        return parse_location_table(memoryview(mmap.mmap(descriptor, size, prot=mmap.PROT_READ)), key="cached table")
     except CorruptObjectError as error:
         raise ValueError(error.reason) from error
 
@@ -256,7 +256,7 @@ def index_disks(paths: Sequence[str], tables: KeptTables, progress: Progress | N
         with suppress(ObjectNotFoundError):
             listing = list_disks(paths)
             return DiskIndex(listing, list(_scan_all(listing, tables, progress)))
-    raise StoreError("entry logs were deleted each time that they were read; try again", key=paths[0])
+    raise StoreError("the bookie deleted entry logs during each of several tries to read them; try again", key=paths[0])
 
 
 def _scan_all(listing: DiskListing, tables: KeptTables, progress: Progress | None) -> Iterator[ScannedFile]:

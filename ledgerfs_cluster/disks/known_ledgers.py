@@ -75,7 +75,10 @@ class KnownLedgers:
     def require_same_cluster(self, listing: DiskListing) -> None:
         """Raise `InvalidOptionError` if this metadata and the disks are of different clusters."""
         if None not in {listing.instance_id, self.instance_id} and listing.instance_id != self.instance_id:
-            reason = f"it is of the cluster {self.instance_id}, and the disks are of {listing.instance_id}"
+            reason = (
+                f"the metadata is of cluster {self.instance_id}, but the disks are of cluster {listing.instance_id}; "
+                "pass --metadata of the same cluster"
+            )
             raise InvalidOptionError(reason, key=f"metadata={self.source}")
 
     def may_lack(self, ledger_id: int) -> bool:
@@ -147,7 +150,8 @@ def _require_dead(cluster: LivingCluster) -> None:
     alive = [name for name in alive if name != "readonly"]
     if alive:
         reason = (
-            f"bookies of this cluster are alive ({', '.join(alive[:3])}): where its open ledgers end is theirs to tell"
+            f"bookies of this cluster are running ({', '.join(alive[:3])}) and may have more entries of open ledgers: "
+            "stop them, or do not set open_end=recovered"
         )
         raise InvalidOptionError(reason, key="open_end=recovered")
 

@@ -94,7 +94,7 @@ class Disks(Source):
         for trouble in remains.troubles:
             yield Finding(severity_of(trouble), "unreadable-object", trouble.reason, trouble.key, trouble.offset)
         for ledger_id, newest in remains.behind:
-            message = f"entries up to {newest} are there, and lie behind the end of the ledger, which has none"
+            message = f"entries up to {newest} exist after the end of the ledger, which has no entries by its metadata"
             key = ledger_path(ledger_id, catalog.places[-1])
             yield Finding(Severity.REMARK, "beyond-the-end", message, key, None, ledger_id)
         yield from check_rows(self._place, catalog)
@@ -109,10 +109,12 @@ class Disks(Source):
         """Raise `RefusedLedgerError` for a ledger of no topic, or of another one by its own metadata, and for one that is not closed."""
         if ref.managed_ledger is None:
             # Its own metadata may name a topic that removed it from its ledger list.
-            raise RefusedLedgerError("no topic lists the ledger", key=ref.key)
+            raise RefusedLedgerError(
+                "no topic's ledger list contains the ledger, so it cannot be copied into a bucket", key=ref.key
+            )
         require_same_topic(ref, managed_ledger)
         if state != LedgerState.CLOSED:
-            reason = "the ledger is not closed; if these disks are all that is left, -o open_end=recovered ends it as BookKeeper would"
+            reason = "the ledger is not closed; if only these disks are left, -o open_end=recovered ends it as BookKeeper does"
             raise RefusedLedgerError(reason, key=ref.key)
 
 
@@ -128,10 +130,10 @@ def check_rows(place: DiskPlace, catalog: Catalog) -> Iterator[Finding]:
             count = sum(last - first + 1 for first, last in missing)
             shown = ", ".join(f"{first}" if first == last else f"{first} to {last}" for first, last in missing[:_NAMED])
             more = ", …" if len(missing) > _NAMED else ""
-            message = f"{count:,} of {ref.entries:,} entries are on none of the given disks: {shown}{more}"
+            message = f"{count:,} of {ref.entries:,} entries are missing on all given disks: {shown}{more}"
             yield Finding(Severity.DAMAGE, "lost-entries", message, ref.key, None, ref.ledger_id, ref.topic)
         if last_here > ref.last_entry:
-            message = f"entries {ref.last_entry + 1} to {last_here} are there, and lie behind the end of the ledger"
+            message = f"entries {ref.last_entry + 1} to {last_here} exist after the end of the ledger"
             yield Finding(Severity.REMARK, "beyond-the-end", message, ref.key, None, ref.ledger_id, ref.topic)
     for one in index.files:
         yield from _no_records(one, is_told=place.disks.metadata is not None)
@@ -150,5 +152,5 @@ def _no_records(file: ScannedFile, *, is_told: bool) -> Iterator[Finding]:
         )
     if len(gaps) > _NAMED:
         size = int(np.diff(gaps, axis=1).sum())
-        message = f"{len(gaps):,} stretches, of {size:,} bytes in all, are neither records nor padding"
+        message = f"{len(gaps):,} ranges, {size:,} bytes in total, are neither records nor padding"
         yield Finding(Severity.REMARK if is_told else Severity.DAMAGE, "no-record", message, file.file.path)

@@ -20,7 +20,7 @@ _SEVERITIES = {"damaged-copy": Severity.REMARK, "conflicting-copies": Severity.D
 
 _COPIES = {
     "damaged-copy": "copies of entries are damaged",
-    "conflicting-copies": "entries have copies that differ, and whose digests fit",
+    "conflicting-copies": "entries have copies that differ although their digests match",
 }
 
 
@@ -51,7 +51,7 @@ class DiskCheck(ClusterCheck):
             self.on_bytes(size)
             for row in np.flatnonzero(read.checked.wrong != 0).tolist():
                 entry = int(read.copies.entries[row])
-                beyond = ", which lies behind its end," if entry > self.ref.last_entry else ""
+                beyond = ", which is after its end," if entry > self.ref.last_entry else ""
                 message = f"a copy of entry {entry} of ledger {self.ref.ledger_id}{beyond} is damaged"
                 self._name("damaged-copy", message, reading.place_of(read.copies, row))
             for row in differing_copies(read.buffer, read.copies.entries, read.checked).tolist():
@@ -59,7 +59,7 @@ class DiskCheck(ClusterCheck):
                 self._name("conflicting-copies", message, reading.place_of(read.copies, row))
         for kind, what in _COPIES.items():
             if self._found[kind] > _NAMED:
-                self.find(_SEVERITIES[kind], kind, f"{self._found[kind]:,} {what}, in all")
+                self.find(_SEVERITIES[kind], kind, f"{self._found[kind]:,} {what} in total")
 
     def _name(self, kind: str, message: str, place: tuple[str, int]) -> None:
         """Add a finding about a copy, unless there are many."""

@@ -65,7 +65,7 @@ class DiskReader(LedgerReader):
         """
         if not 0 <= first <= last <= self.last_entry:
             raise EntryRangeError(
-                f"entries {first} to {last} asked for; the ledger has 0 to {self.last_entry}", key=self.ref.key
+                f"no entries {first} to {last}: the ledger has entries 0 to {self.last_entry}", key=self.ref.key
             )
         tries = 0
         while first <= last:
@@ -74,7 +74,7 @@ class DiskReader(LedgerReader):
                     if isinstance(found, Lost):
                         if not self._place.is_young:
                             # A bookie may have written it to a log that the index does not have.
-                            raise ObjectNotFoundError("no log has the entry any more", key=self.ref.key)
+                            raise ObjectNotFoundError("no entry log has the entry any more", key=self.ref.key)
                         self._tell(found, on_damage)
                         first = found.last + 1
                     else:
@@ -115,7 +115,7 @@ class DiskReader(LedgerReader):
     def _list_again(self, tries: int, error: ObjectNotFoundError) -> None:
         """List the disks again; raises `StoreError` after `_TRIES` listings without progress."""
         if tries > _TRIES:
-            reason = "entry logs were deleted each time that they were read; try again"
+            reason = "the bookie deleted entry logs during each of several tries to read them; try again"
             raise StoreError(reason, key=self.ref.key) from error
         self._place.index_now()
 
@@ -172,7 +172,7 @@ class DiskReader(LedgerReader):
             if digest is None:
                 digest = digest_that_fits(self._place.index(), self.ref.ledger_id, self.last_entry)
             if digest is None:
-                raise CorruptLedgerError("no entry of it fits a digest any more", key=self.ref.key)
+                raise CorruptLedgerError("no entry of the ledger matches a digest any more", key=self.ref.key)
             self._digest = digest
         return self._digest
 
@@ -185,17 +185,19 @@ class DiskReader(LedgerReader):
 
 def differing(entry: int, ledger_id: int) -> str:
     """Return the message about a sound copy of an entry that differs from another one."""
-    return f"a copy of entry {entry} of ledger {ledger_id} differs from another one, and the digests of both fit"
+    return f"two copies of entry {entry} of ledger {ledger_id} differ, although the digests of both match"
 
 
 def lost_error(lost: Lost, key: str) -> CorruptLedgerError:
     """Return the error for entries without a sound copy; it names the first damaged copy, if there is one."""
     if not lost.damaged:
-        return CorruptLedgerError(f"entry {lost.first} is on none of the given disks", key=key)
+        return CorruptLedgerError(
+            f"entry {lost.first} is missing on all given disks; add the disks of the ledger's other bookies", key=key
+        )
     path, offset = lost.damaged[0]
     copies = "its only copy" if len(lost.damaged) == 1 else f"each of its {len(lost.damaged)} copies"
     return CorruptLedgerError(
-        f"entry {lost.first} of {key}: {copies} on the given disks is damaged", key=path, offset=offset
+        f"entry {lost.first} of {key} is lost: {copies} on the given disks is damaged", key=path, offset=offset
     )
 
 

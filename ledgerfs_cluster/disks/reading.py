@@ -20,9 +20,9 @@ def open_to_read(path: str) -> io.FileIO:
     try:
         return io.FileIO(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW))
     except FileNotFoundError as error:
-        raise ObjectNotFoundError("the file is not there any more", key=path) from error
+        raise ObjectNotFoundError("the file no longer exists", key=path) from error
     except PermissionError as error:
-        raise AccessDeniedError("the file may not be read", key=path) from error
+        raise AccessDeniedError("no permission to read the file", key=path) from error
     except OSError as error:
         raise StoreError(f"the file cannot be read: {error.strerror}", key=path) from error
 

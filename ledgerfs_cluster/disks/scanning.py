@@ -72,12 +72,14 @@ def scan_file(file: DiskFile, most_bytes: int = MOST_ENTRY_BYTES) -> ScannedFile
         size = os.fstat(descriptor).st_size
         start, header, trouble = _begin(file, descriptor, size)
         if size > MOST_FILE_BYTES:
-            reason = f"it has {size:,} bytes, and no log or journal has more than {MOST_FILE_BYTES:,}: what is behind is not read"
+            reason = f"the file has {size:,} bytes, but a log or journal has at most {MOST_FILE_BYTES:,}: the rest is not read"
             trouble, size = CorruptLogError(reason, key=file.path, offset=MOST_FILE_BYTES), MOST_FILE_BYTES
         errors: list[StoreError] = []
 
         def note(offset: int, error: OSError) -> None:
-            errors.append(StoreError(f"the disk does not give it: {error.strerror}", key=file.path, offset=offset))
+            errors.append(
+                StoreError(f"the disk cannot read these bytes: {error.strerror}", key=file.path, offset=offset)
+            )
 
         table = location_table(_scanned(file.kind, descriptor, (start, size), note, most_bytes))
         lacking = None if header is None or trouble is not None else _lost(file, descriptor, table, header)
@@ -121,7 +123,10 @@ def _lacking(file: DiskFile, descriptor: int, table: LocationTable, header: Entr
     found = dict(zip(table.ledger_ids.tolist(), table.stored.tolist(), strict=True))
     for ledger_id, size in zip(told.ledger_ids.tolist(), told.sizes.tolist(), strict=True):
         if found.get(ledger_id, 0) < size:
-            reason = f"its map tells of {size:,} bytes of ledger {ledger_id}, and {found.get(ledger_id, 0):,} are found: entries are lost"
+            reason = (
+                f"entries are lost: by its ledgers map, the log has {size:,} bytes of ledger {ledger_id}, but only "
+                f"{found.get(ledger_id, 0):,} were found"
+            )
             return CorruptLogError(reason, key=file.path, offset=header.map_at)
     return None
 
@@ -140,7 +145,7 @@ def _emptied(file: DiskFile, descriptor: int, table: LocationTable, header: Entr
     for row in np.flatnonzero((starts - begins >= _LEAST_ENTRY_BYTES) & ~is_filling).tolist():
         begin, end = int(begins[row]), int(starts[row])
         if _is_zero(descriptor, begin, end):
-            reason = f"{end - begin:,} bytes before the next entry are zero: what was there is lost"
+            reason = f"{end - begin:,} bytes before the next entry are zero: the data there is lost"
             return CorruptLogError(reason, key=file.path, offset=begin)
     return None
 
@@ -179,7 +184,7 @@ def _scanned(
         found.append(moved if is_filled else replace(moved, filled_to=found[-1].filled_to))
         in_gap, asked = records.ends_in_gap, records.asked
         if not is_end and offset + records.end <= at:
-            raise AssertionError(f"a window of {count} bytes at {offset} was not gone on with")
+            raise AssertionError(f"the scan made no progress in a window of {count} bytes at {offset}")
         at = offset + records.end
     return _all_of(found)
 

@@ -66,14 +66,16 @@ def parse_locator(data: bytes, *, key: str) -> tuple[StoredVersion, ...]:
     try:
         record = SchemaLocatorRecord.FromString(data)
     except DecodeError as error:
-        raise CorruptMetadataError("the locator of schemas is not a protobuf message", key=key) from error
+        raise CorruptMetadataError("the schema locator is not a valid protobuf message", key=key) from error
     if not record.HasField("newest"):
-        raise CorruptMetadataError("the locator of schemas names no newest version", key=key)
+        raise CorruptMetadataError("the schema locator has no newest version", key=key)
     found: dict[int, StoredVersion] = {}
     for one in [*record.index, record.newest]:
         version = _stored_version(one, key)
         if found.setdefault(version.version, version) != version:
-            raise CorruptMetadataError(f"names two places of schema version {version.version}", key=key)
+            raise CorruptMetadataError(
+                f"the schema locator has two positions for schema version {version.version}", key=key
+            )
     return tuple(found[number] for number in sorted(found))
 
 
@@ -88,13 +90,13 @@ def parse_stored_schema(data: bytes, *, key: str, version: int) -> SchemaVersion
     try:
         record = SchemaEntryRecord.FromString(data)
     except DecodeError as error:
-        raise CorruptMetadataError("the stored schema is not a protobuf message", key=key) from error
+        raise CorruptMetadataError("the stored schema is not a valid protobuf message", key=key) from error
     schema = record.schema
     if not record.HasField("schema") or not schema.HasField("type"):
-        raise CorruptMetadataError("a stored schema without a type", key=key)
+        raise CorruptMetadataError("the stored schema has no type", key=key)
     kind = _TYPES.get(schema.type)
     if kind is None:
-        raise UnsupportedFormatError(f"a schema of the unknown type {schema.type - 1}", key=key)
+        raise UnsupportedFormatError(f"the stored schema has the unknown type {schema.type - 1}", key=key)
     return SchemaVersion(
         version,
         SchemaInfo(kind, schema.data, {_text(one.key): _text(one.value) for one in schema.property}),
@@ -106,7 +108,7 @@ def parse_stored_schema(data: bytes, *, key: str, version: int) -> SchemaVersion
 def _stored_version(record: SchemaIndexRecord, key: str) -> StoredVersion:
     position = Position(record.position.ledger_id, record.position.entry_id)
     if record.version < 0 or min(position) < 0:
-        raise CorruptMetadataError("has a schema version without a number or place", key=key)
+        raise CorruptMetadataError("the schema locator has a version without a number or position", key=key)
     return StoredVersion(record.version, position, record.hash)
 
 
@@ -122,7 +124,7 @@ def told_text(schema: SchemaInfo) -> str:
     if schema.unreadable:
         raise InvalidSchemaError(schema.unreadable)
     if schema.type in _NEVER_STORED or schema.type not in TYPE_NUMBERS:
-        raise InvalidSchemaError(f"brokers take no schema of the type {schema.type}")
+        raise InvalidSchemaError(f"brokers do not accept schemas of type {schema.type}")
     if schema.type == "KEY_VALUE":
         parts = key_value_schema(schema)
         # Keep each part as written: brokers keep numbers as written, too.
@@ -165,7 +167,9 @@ def _part(schema: SchemaInfo) -> str:
         # Clients write null for primitives, which have no definition.
         return text if text and json.loads(text) is not None else _NOTHING
     except (ValueError, RecursionError):
-        raise InvalidSchemaError(f"a part of a KEY_VALUE schema, of type {schema.type}, is not JSON") from None
+        raise InvalidSchemaError(
+            f"the key or value part of a KEY_VALUE schema, of type {schema.type}, is not JSON"
+        ) from None
 
 
 def _definition(schema: SchemaInfo) -> str:
@@ -173,5 +177,5 @@ def _definition(schema: SchemaInfo) -> str:
         return schema.data.decode()
     except UnicodeDecodeError:
         raise InvalidSchemaError(
-            f"the definition of a {schema.type} schema is not UTF-8, and brokers take text"
+            f"the definition of a {schema.type} schema is not UTF-8, but brokers accept only text"
         ) from None

@@ -86,8 +86,8 @@ def managed_ledger_names(nodes: Nodes) -> list[str]:
             nodes.get(ROOT)
         except ObjectNotFoundError as error:
             reason = (
-                "these servers have no managed ledgers: are they another cluster's, "
-                "or is the path behind them missing (host:port/path)?"
+                "this ZooKeeper has no managed ledgers: it belongs to another cluster, "
+                "or the path after the servers is missing (host:port/path)"
             )
             raise BucketNotFoundError(reason, key=ROOT) from error
     return sorted(path[len(ROOT) + 1 :] for path in found)
@@ -100,7 +100,7 @@ def listed_topics(
     asked = (managed_ledger_path(name) for name in names)
     for number, (name, node) in enumerate(zip(names, nodes.get_many(asked), strict=True), 1):
         if progress is not None and (number % 256 == 0 or number == len(names)):
-            progress("reading lists of ledgers", number, len(names))
+            progress("reading ledger lists", number, len(names))
         if isinstance(node, ObjectNotFoundError):
             continue
         if isinstance(node, LedgerfsError):
@@ -187,7 +187,7 @@ class ClusterAccess:
             self._lists[managed_ledger] = ledgers
         if ledger_id in ledgers:
             return ledgers[ledger_id]
-        reason = "the ledger was trimmed, or its topic deleted, since the cluster was listed"
+        reason = "the ledger was trimmed, or its topic was deleted, after the cluster was listed"
         raise StaleObjectError(reason, key=self.path_of(ledger_id))
 
     def known_ledger(self, ref: LedgerRef) -> LedgerInfo | None:

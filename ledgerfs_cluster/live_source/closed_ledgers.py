@@ -45,7 +45,7 @@ class ClosedLedgers:
             return
         hot = HotLedger(self._access, node.ledger_id, max(1, node.length // (node.last_entry + 1)))
         if not sum(map(len, hot.batches(node.last_entry, node.last_entry))):
-            raise CorruptLedgerError(f"no bookie gives entry {node.last_entry}", key=self.path_of(node.ledger_id))
+            raise CorruptLedgerError(f"no bookie returns entry {node.last_entry}", key=self.path_of(node.ledger_id))
 
     def batches(self, ledger: StoredLedger) -> Iterator[EntryBatch]:
         """Yield all entries of a closed ledger, with verified digests, and compare their totals with its metadata.
@@ -55,7 +55,7 @@ class ClosedLedgers:
         """
         node = ledger.node
         if not node.is_closed:
-            raise RefusedLedgerError("the ledger is still written", key=self.path_of(node.ledger_id))
+            raise RefusedLedgerError("the ledger is not closed yet", key=self.path_of(node.ledger_id))
         entries = length = 0
         hot = HotLedger(self._access, node.ledger_id, max(1, node.length // max(1, node.last_entry + 1)))
         for batch in hot.batches(0, node.last_entry):
@@ -64,7 +64,7 @@ class ClosedLedgers:
             yield batch
         if (entries, length) != (node.last_entry + 1, node.length):
             reason = (
-                f"its bookies gave {entries:,} entries of {length:,} bytes, its metadata tells {node.last_entry + 1:,} "
-                f"of {node.length:,}"
+                f"its bookies returned {entries:,} entries with {length:,} bytes, but its metadata has {node.last_entry + 1:,} "
+                f"with {node.length:,}"
             )
             raise CorruptLedgerError(reason, key=self.path_of(node.ledger_id))

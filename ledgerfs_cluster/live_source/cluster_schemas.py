@@ -65,7 +65,7 @@ def schema_versions(access: ClusterAccess, topic: str) -> tuple[SchemaVersion, .
         if now == before or not any(one.schema.unreadable for one in found):
             return found
         before = now
-    raise StaleObjectError("the schemas changed while they were read, again and again", key=path)
+    raise StaleObjectError("the schemas changed during each of several tries to read them; try again", key=path)
 
 
 def schema_topics(access: ClusterAccess) -> list[str]:
@@ -93,7 +93,7 @@ def _read(access: ClusterAccess, path: str, stored: StoredVersion) -> SchemaVers
         ((_, entry),) = batch
         found = parse_stored_schema(bytes(entry), key=path, version=stored.version)
     except _LOST as error:
-        reason = f"schema version {stored.version} is in entry {entry_id} of ledger {ledger_id}, which cannot be read: {error}"
+        reason = f"schema version {stored.version} cannot be read from entry {entry_id} of ledger {ledger_id}: {error}"
         return SchemaVersion(stored.version, SchemaInfo("NONE", unreadable=reason), source=access.cluster.url)
     return replace(found, source=access.cluster.url)
 

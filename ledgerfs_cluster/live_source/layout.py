@@ -44,7 +44,7 @@ class LiveCluster(Source):
 
     __slots__ = ("_access", "traffic")
 
-    what = "a living cluster"
+    what = "a live cluster"
     layouts = (rows.NAME,)
     keeps_schemas = True
 
@@ -80,7 +80,7 @@ class LiveCluster(Source):
         try:
             nodes.children("/")
         except ObjectNotFoundError as error:
-            reason = "these servers have no such path, below which a cluster would be"
+            reason = "ZooKeeper has no such path (chroot); check the path after the servers (host:port/path)"
             raise BucketNotFoundError(reason, key=self.url) from error
         with suppress(ObjectNotFoundError):
             node = nodes.get(layout_path(self._access.reading.ledgers_path))
@@ -91,7 +91,7 @@ class LiveCluster(Source):
         for topic in listed_topics(nodes, topics, progress):
             found.take(topic)
         found.find_ends(progress)
-        found.notes["logs of transactions, which are no topics"] = len(managed_ledgers) - len(topics)
+        found.notes["transaction logs"] = len(managed_ledgers) - len(topics)
         return found.catalog(rows.NUMBER, self._access.reading.ledgers_path)
 
     def open_ledger(self, ref: LedgerRef) -> LedgerReader:
@@ -136,4 +136,6 @@ class LiveCluster(Source):
         """Raise `RefusedLedgerError` for a ledger that is still open, or whose own metadata does not name the topic that lists it."""
         require_same_topic(ref, managed_ledger)
         if state != LedgerState.CLOSED:
-            raise RefusedLedgerError("the ledger is still written; it can be copied once it is closed", key=ref.key)
+            raise RefusedLedgerError(
+                "the ledger is not closed yet, so it cannot be copied; try again after it is closed", key=ref.key
+            )

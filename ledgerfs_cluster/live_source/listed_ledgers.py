@@ -75,7 +75,7 @@ class ListedLedgers(FoundLedgers):
         for one in self._find_ends(None):
             self._add_gone(one.topic, one.info)
         for one in self._open:
-            reason = "its bookies changed each time that they were asked where it ends; try again"
+            reason = "its last entry is unknown: its bookies changed during each of several requests; try again"
             self._add_unknown(one, StoreUnreachableError(reason, key=f"ledger {one.info.ledger_id}"))
 
     def remains(self) -> ClusterRemains:
@@ -110,7 +110,7 @@ class ListedLedgers(FoundLedgers):
 
     def _find_growing(self, growing: list[tuple[_Open, LedgerNode]], progress: Progress | None) -> None:
         if progress is not None and growing:
-            progress("asking where open ledgers end", 0, len(growing))
+            progress("finding the ends of open ledgers", 0, len(growing))
         ends = ends_of(
             self._access.pool,
             [node for _, node in growing],
@@ -189,7 +189,7 @@ class ListedLedgers(FoundLedgers):
             self._lack_all(topic, info)
 
     def _lack_all(self, topic: ListedTopic, info: LedgerInfo) -> None:
-        reason = "the topic lists this ledger, and neither BookKeeper nor a bucket has it: its entries are lost"
+        reason = "the topic lists this ledger, but neither BookKeeper nor a bucket has it: its entries are lost"
         error = MissingLedgerError(reason, key=self._access.path_of(info.ledger_id))
         self.lack(topic.name, info.ledger_id, GapKind.NOT_IN_BOOKKEEPER, error)
 

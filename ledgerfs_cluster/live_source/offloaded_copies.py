@@ -76,7 +76,10 @@ class OffloadedCopies:
         store = self._store_of(place)
         ref = _ref(store, place)
         if (ref.entries, ref.length) != (info.entries, info.size):
-            reason = f"the index tells {ref.entries:,} entries of {ref.length:,} bytes, the cluster {info.entries:,} of {info.size:,}"
+            reason = (
+                f"the index has {ref.entries:,} entries with {ref.length:,} bytes, but the ledger list has {info.entries:,} "
+                f"with {info.size:,}"
+            )
             raise CorruptIndexError(reason, key=f"{store.url}/{place.index_key}")
         return ObjectSource(store, place.layout).open_ledger(ref)
 
@@ -109,7 +112,7 @@ def _ref(store: BucketStore, place: OffloadPlace) -> LedgerRef:
         raise one.error
     refs = list(catalog.refs())
     if not refs:
-        raise ObjectNotFoundError("the ledger's objects are not there any more", key=f"{store.url}/{place.data_key}")
+        raise ObjectNotFoundError("the ledger's objects no longer exist", key=f"{store.url}/{place.data_key}")
     return refs[0]
 
 
@@ -119,7 +122,7 @@ def _stats(store: BucketStore, place: OffloadPlace) -> Iterator[ObjectStat]:
             yield store.head(key).stat
         except ObjectNotFoundError as error:
             if key == place.data_key or place.needs_index:
-                raise ObjectNotFoundError("there is no such object", key=f"{store.url}/{error.key}") from error
+                raise ObjectNotFoundError("the object does not exist", key=f"{store.url}/{error.key}") from error
 
 
 def _place_of(managed_ledger: str, info: LedgerInfo, reading: LiveReading) -> OffloadPlace:
@@ -130,9 +133,12 @@ def _place_of(managed_ledger: str, info: LedgerInfo, reading: LiveReading) -> Of
     """
     context = info.context
     if context is None or not context.is_complete:
-        raise CorruptLedgerError("not offloaded completely", key=f"ledger {info.ledger_id}")
+        raise CorruptLedgerError("the offload of the ledger is not complete", key=f"ledger {info.ledger_id}")
     if context.uuid is None:
-        raise CorruptLedgerError("listed as offloaded, without the id of the objects", key=f"ledger {info.ledger_id}")
+        raise CorruptLedgerError(
+            "the ledger list has the ledger as offloaded, but without the uuid of its objects",
+            key=f"ledger {info.ledger_id}",
+        )
     driver = (context.driver or context.get("managedLedgerOffloadDriver") or "").lower().replace("_", "-")
     if driver == _FILESYSTEM:
         files = MapFileLedger(managed_ledger, info.ledger_id, context.uuid)
@@ -150,8 +156,8 @@ def _bucket_of(driver: str, context: OffloadContext, reading: LiveReading) -> tu
         return elsewhere, reading.bucket_options
     protocol = _PROTOCOLS.get(driver)
     if protocol is None or not bucket:
-        what = f"driver {driver!r}" if driver else "an unknown driver"
-        reason = f"offloaded by {what}, whose place ledgerfs cannot tell; open the folder or bucket itself"
+        offloader = f"driver {driver!r}" if driver else "an unknown driver"
+        reason = f"offloaded with {offloader}, for which ledgerfs cannot find the location; open the bucket or folder by its own URL"
         raise UnsupportedFormatError(reason, key=bucket or None)
     told: dict[str, Any] = {}
     endpoint, region = context.get("serviceEndpoint"), context.get("region")
@@ -173,7 +179,7 @@ def _folder_of(base: str, reading: LiveReading) -> str:
     if "://" in base:
         return base
     reason = (
-        f"offloaded into the folder {base!r} of Hadoop's default filesystem, which the cluster's metadata does not name; "
-        f"say where it is by the option bucket_urls, such as {{{base!r}: 'hdfs://namenode:9000/…'}}"
+        f"offloaded into the folder {base!r} of Hadoop's default filesystem, whose address is not in the cluster's metadata; "
+        f"set it with the option bucket_urls, such as {{{base!r}: 'hdfs://namenode:9000/…'}}"
     )
     raise UnsupportedFormatError(reason, key=base or None)

@@ -82,10 +82,12 @@ class LastEvents:
         schema = self._schemas.get(int.from_bytes(version, "big")) if version else None
         if schema is None:
             raise UnknownSchemaError(
-                f"an event is of schema version {version.hex() or 'none'}, which is not there", key=key
+                f"a topic policy event has schema version {version.hex() or 'none'}, which does not exist", key=key
             )
         if schema.type != "AVRO":
-            raise InvalidSchemaError(f"events of policies have a schema of type {schema.type}", key=key)
+            raise InvalidSchemaError(
+                f"topic policy events have a schema of type {schema.type} instead of AVRO", key=key
+            )
         return decoder_of(schema)
 
 
@@ -99,7 +101,7 @@ def without_ids(batch: EntryBatch) -> EntryBatch:
         at = 4 + int.from_bytes(entry[:4], "big") + 4
         size = int.from_bytes(entry[at - 4 : at], "big")
         if len(entry) < at or at + size > len(entry):
-            raise CorruptMessageError(f"entry {entry_id} of a compacted ledger is shorter than it says")
+            raise CorruptMessageError(f"entry {entry_id} of a compacted ledger is shorter than its size field")
         starts[row] += at
         sizes[row] = size
     return replace(batch, offsets=starts, lengths=sizes, is_framed=False)
@@ -118,6 +120,6 @@ def _decoded(decoder: ValueDecoder, value: bytes, key: str) -> Any:  # noqa: ANN
     decoded, reasons = decoder.decode(*payloads_of(pa.array([value], pa.binary())))
     if reasons[0]:
         raise UndecodableValueError(
-            f"an event of policies contradicts its schema: {decoder.explain(int(reasons[0]))}", key=key
+            f"a topic policy event does not match its schema: {decoder.explain(int(reasons[0]))}", key=key
         )
     return decoded[0].as_py()

@@ -87,7 +87,7 @@ class LiveReader(LedgerReader):
         """
         if not 0 <= first <= last <= self.last_entry:
             raise EntryRangeError(
-                f"entries {first} to {last} asked for; the ledger has 0 to {self.last_entry}", key=self.ref.key
+                f"no entries {first} to {last}: the ledger has entries 0 to {self.last_entry}", key=self.ref.key
             )
         return self.batches_from_anywhere(first, last) if on_damage is None else self._kept(first, last, on_damage)
 
@@ -279,12 +279,12 @@ def _error_of(info: LedgerInfo, failed: _Failed, key: str) -> LedgerfsError:
     for source in sorted(errors, key=lambda one: not one.skips_damage):
         if not isinstance(errors[source], _MOVED):
             return errors[source]
-    lost = "the topic lists this ledger, which is neither in BookKeeper nor offloaded: its entries are lost"
+    lost = "the topic lists this ledger, but it is neither in BookKeeper nor offloaded: its entries are lost"
     if info.is_offloaded:
         lost = (
-            "the topic lists this ledger, but BookKeeper's copy is gone, and there is no object "
-            f"{errors[_Source(BUCKET, info)].key}: its entries are lost, "
-            "unless the bucket is at another place by now (bucket_urls)"
+            "the topic lists this ledger, but BookKeeper no longer has it, and the object "
+            f"{errors[_Source(BUCKET, info)].key} does not exist: its entries are lost, "
+            "unless the bucket was moved (set bucket_urls)"
         )
     made = NotFoundError(lost, key=key)
     made.__cause__ = next(iter(errors.values()))
@@ -308,7 +308,7 @@ class _Told:
 def _require_agreed(info: LedgerInfo, node: "LedgerNode", key: str) -> None:
     """Raise `CorruptMetadataError` if a topic lists another number of entries than a closed ledger has: some would silently be missing."""
     if info.entries and node.is_closed and info.entries != node.last_entry + 1:
-        reason = f"its topic lists {info.entries:,} entries, BookKeeper's metadata {node.last_entry + 1:,}"
+        reason = f"the topic's ledger list has {info.entries:,} entries for it, but BookKeeper's metadata has {node.last_entry + 1:,}"
         raise CorruptMetadataError(reason, key=key)
 
 

@@ -40,8 +40,8 @@ _REMEMBERED_S = 10.0
 """Bookies keep entries of deleted ledgers at least so many seconds: they collect them every fifteen seconds, or minutes."""
 
 _TRIMMED = "trimmed before it was read"
-_UNSEEN = "may have come and gone since the topic was looked at {:.1f} s before"
-_UNKNOWN_END = "trimmed while it was written, and no bookie knows any more where it ended"
+_UNSEEN = "may have been written and trimmed since the last poll {:.1f} s before"
+_UNKNOWN_END = "trimmed while it was open, and no bookie has its last entry any more"
 
 
 class _Seen(NamedTuple):
@@ -91,7 +91,7 @@ class TopicTail:
             found = self._find(since)
         if found is None:
             raise StoreUnreachableError(
-                "the topic lists a ledger that is not there", key=managed_ledger_path(self._name)
+                "the topic lists a ledger that does not exist", key=managed_ledger_path(self._name)
             )
         if not found.listed:
             if self._seen:
@@ -140,7 +140,7 @@ class TopicTail:
             raise ObjectNotFoundError("the topic was deleted", key=path) from error
         before = self._node
         if before is not None and node.created_ms != before.created_ms:
-            raise StaleObjectError("the topic was deleted, and made again with other ledgers", key=path)
+            raise StaleObjectError("the topic was deleted and created again with other ledgers", key=path)
         # An empty list may have been empty before.
         if before is None or node.data != before.data or not node.data:
             self._topic = ListedTopic(self._name, list_of_ledgers(node), node.changed_ms)
@@ -207,9 +207,9 @@ class TopicTail:
         if newest:
             return max(newest)
         if not all(one.is_answer for one in told):
-            raise StoreUnreachableError("no bookie tells where it ended", key=f"ledger {ledger_id}")
+            raise StoreUnreachableError("no bookie returns the last entry of the ledger", key=f"ledger {ledger_id}")
         return None if seen.last_entry >= 0 else -1
 
     def _behind(self) -> StoreUnreachableError:
-        reason = "the server of ZooKeeper knows less than another one did before: it is behind"
+        reason = "this ZooKeeper server is behind: its data is older than data that another server returned before"
         return StoreUnreachableError(reason, key=managed_ledger_path(self._name))

@@ -52,7 +52,7 @@ def listed_now(nodes: NodeReader, managed_ledger: str) -> Listed:
     node = nodes.get(managed_ledger_path(managed_ledger))
     info = parse_managed_ledger_info(node.data, key=node.path)
     if not info.ledgers:
-        raise StaleObjectError("the topic has no ledgers (any more)", key=node.path)
+        raise StaleObjectError("the topic has no ledgers, or no longer has any", key=node.path)
     return Listed(node, info)
 
 
@@ -71,16 +71,16 @@ def candidate(listed: Listed, ledger_id: int, find: Callable[[int], StoredLedger
     """
     info = listed.ledger(ledger_id)
     if info is None:
-        return not_offloaded(listed.topic, ledger_id, "the topic does not list it (any more)")
+        return not_offloaded(listed.topic, ledger_id, "the ledger is not, or no longer, in the topic's ledger list")
     if info.is_offloaded:
         return Outcome(Status.OK, "offloaded", listed.topic, ledger_ids=(ledger_id,))
     if ledger_id == listed.last:
-        reason = "the last ledger of a topic is made anew by the broker that loads it: it is never offloaded"
+        reason = "the last ledger of a topic is never offloaded: a broker that loads the topic writes its record again"
         return not_offloaded(listed.topic, ledger_id, reason)
     try:
         found = find(ledger_id)
     except ObjectNotFoundError as error:
-        return not_offloaded(listed.topic, ledger_id, "BookKeeper does not have it (any more)", error)
+        return not_offloaded(listed.topic, ledger_id, "the ledger is not, or no longer, in BookKeeper", error)
     node = found.node
     why = why_not_readable((info.entries, info.size), node.last_entry + 1, node.length, is_closed=node.is_closed)
     return found if why is None else not_offloaded(listed.topic, ledger_id, why)
@@ -89,9 +89,12 @@ def candidate(listed: Listed, ledger_id: int, find: Callable[[int], StoredLedger
 def why_not_readable(listed: tuple[int, int], entries: int, length: int, *, is_closed: bool) -> str | None:
     """Return why a BookKeeper ledger does not match the list's (entries, bytes), or is not closed; None if it can be copied."""
     if not is_closed:
-        return "it is not closed in BookKeeper: a writer may live"
+        return "it is not closed in BookKeeper: a writer may still be running"
     if not entries:
         return "it has no entries"
     if listed != (entries, length):
-        return f"its topic lists {listed[0]:,} entries of {listed[1]:,} bytes, BookKeeper has {entries:,} of {length:,}"
+        return (
+            f"the topic's ledger list has {listed[0]:,} entries with {listed[1]:,} bytes for it, but BookKeeper has {entries:,} "
+            f"with {length:,}"
+        )
     return None

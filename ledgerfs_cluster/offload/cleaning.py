@@ -37,7 +37,7 @@ def clean(  # noqa: PLR0917  (what is cleaned, when, and how)
     listed = listed_or_none(lock.newest(), attempt.managed_ledger or "")
     info = None if listed is None else listed.ledger(attempt.ledger_id)
     if info is not None and info.context is not None and info.context.uuid == attempt.uuid:
-        reason = "the topic's list names these objects: they are not deleted"
+        reason = "the topic's ledger list references these objects, so they are not deleted"
         raise StaleObjectError(reason, key=attempt.key.data_key)
     (remove or remove_objects)(bucket, attempt)
     if is_first or now_ms < attempt.due_ms:

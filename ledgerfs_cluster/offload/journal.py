@@ -145,7 +145,7 @@ class JournalRecord:
         try:
             _parse(data, self.path)
         except CorruptMetadataError as error:
-            raise InvalidOptionError(f"this is not a record of a journal: {error.reason}", key=self.path) from error
+            raise InvalidOptionError(f"invalid journal record: {error.reason}", key=self.path) from error
         return data
 
 
@@ -183,7 +183,7 @@ def parse_record_name(name: str) -> tuple[RecordKind, int, str | None]:
     kinds = {one.value: one for one in RecordKind}
     is_ours = kind in kinds and _LEDGER_ID.fullmatch(ledger) is not None and int(ledger) < _LONG
     if not is_ours or (has_uuid and _UUID.fullmatch(uuid) is None):
-        raise CorruptMetadataError("the node is not named as a record of the journal", key=f"{ROOT}/{name}"[:200])
+        raise CorruptMetadataError("the node name is not that of a journal record", key=f"{ROOT}/{name}"[:200])
     return kinds[kind], int(ledger), uuid if has_uuid else None
 
 
@@ -244,7 +244,9 @@ def undo(lock: ClusterLock, name: str) -> JournalRecord | None:
     parse_record_name(name)
     node = lock.node(f"{ROOT}/{name}")
     if node is None:
-        raise NotFoundError("the journal has no such record", key=name)
+        raise NotFoundError(
+            "the journal has no record with this name; `ledgerfs lifecycle status` lists the records", key=name
+        )
     try:
         found = parse_record(node)
     except CorruptMetadataError:
@@ -252,7 +254,10 @@ def undo(lock: ClusterLock, name: str) -> JournalRecord | None:
         lock.commit([DropNode(node.path, node.version)])
         return None
     if not found.is_marked:
-        raise RefusedLedgerError("an attempt to offload is cleaned up, and cannot be taken back", key=name)
+        raise RefusedLedgerError(
+            "this is the record of an unfinished offload, which the service cleans up; only marks for deletion can be undone",
+            key=name,
+        )
     drop(lock, [found])
     return found
 
@@ -264,27 +269,29 @@ def _commit_all(lock: ClusterLock, changes: Sequence[Operation]) -> None:
 
 def _parse(data: bytes, key: str) -> JournalRecord:
     if len(data) > MOST_BYTES:
-        raise CorruptMetadataError(f"the node has {len(data):,} bytes, more than any record", key=key)
+        raise CorruptMetadataError(f"the node has {len(data):,} bytes, more than a journal record can have", key=key)
     told = json_object(data, key=key)
     kind, ledger_id, uuid = parse_record_name(key.rpartition("/")[2])
     for name in _TEXTS:
         value = told.get(name)
         is_text = isinstance(value, str) and 0 < len(value) <= _MOST_TEXT
         if not is_text and (name == "reason" or value is not None):
-            raise CorruptMetadataError(f"{name} is not a text of 1 to {_MOST_TEXT:,} characters", key=key)
+            raise CorruptMetadataError(f"{name} must be a text of 1 to {_MOST_TEXT:,} characters", key=key)
     for name, (least, end) in _NUMBERS.items():
         value = told.get(name)
         if type(value) is not int or not least <= value < end:
-            raise CorruptMetadataError(f"{name} is not a number from {least} on that fits", key=key)
+            raise CorruptMetadataError(f"{name} must be a number from {least} to {end - 1}", key=key)
     values: dict[str, Any] = {name: told.get(name) for name in (*_TEXTS, *_NUMBERS)}
     found = JournalRecord(kind, ledger_id, uuid=uuid, **values)
     if (told.get("kind"), told.get("ledger_id"), told.get("uuid")) != (kind.value, ledger_id, uuid):
         # The name decides about the object to delete.
-        raise CorruptMetadataError("the record is about something else than its name says", key=key)
+        raise CorruptMetadataError("the contents of the record do not match its name", key=key)
     if (kind is RecordKind.ORPHAN) is not (uuid is None) or (uuid is None) is not (found.bucket is None):
-        raise CorruptMetadataError(f"a record of kind {kind.value} with uuid {uuid} in {found.bucket}", key=key)
+        raise CorruptMetadataError(
+            f"a record of kind {kind.value} cannot have uuid {uuid} and bucket {found.bucket}", key=key
+        )
     if kind is RecordKind.ATTEMPT and found.managed_ledger is None:
-        raise CorruptMetadataError("an attempt to offload without a topic", key=key)
+        raise CorruptMetadataError("the record of an offload has no topic", key=key)
     if found.managed_ledger is not None and not is_managed_ledger(found.managed_ledger):
-        raise CorruptMetadataError("managed_ledger is not the name of one", key=key)
+        raise CorruptMetadataError("managed_ledger is not the name of a managed ledger", key=key)
     return found

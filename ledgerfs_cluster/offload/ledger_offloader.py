@@ -117,7 +117,9 @@ class LedgerOffloader(NullLedgerOffloader):
         extra = dict(extra_metadata or {})
         name = parse_user_metadata(extra).managed_ledger or (None if metadata is None else metadata.managed_ledger)
         if name is None:
-            raise InvalidNameError("whose ledger is it? extra_metadata names no ManagedLedgerName", key=str(ledger_id))
+            raise InvalidNameError(
+                "the topic of the ledger is missing: pass ManagedLedgerName in extra_metadata", key=str(ledger_id)
+            )
         user_metadata = completed_user_metadata(extra, name)
         wanted = Wanted(name, ledger_id, _uuid(uuid), self._block_size, metadata, user_metadata)
         return write_ledger(self._bucket, wanted, entries)
@@ -157,8 +159,8 @@ def _uuid(text: str) -> str:
     try:
         return str(UUID(text))
     except ValueError as error:
-        raise InvalidNameError("not a uuid", key=text) from error
+        raise InvalidNameError("not a valid uuid", key=text) from error
 
 
 def _no_offloader() -> UnsupportedWriteError:
-    return UnsupportedWriteError("no offloader is configured, so nothing can be offloaded, read or deleted")
+    return UnsupportedWriteError("no offloader is configured, so ledgers cannot be offloaded, read or deleted")

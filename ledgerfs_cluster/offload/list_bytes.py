@@ -14,7 +14,7 @@ MOST_BYTES = 1_000_000
 _MOST_WITH_ALL = 1_040_000
 _MORE_BYTES = 256
 """Size of an operation besides its path and data: the chroot, and numbers."""
-FULL = f"its list of ledgers has no room for another offload: a ZooKeeper takes {MOST_BYTES:,} bytes"
+FULL = f"the topic's ledger list is full: ZooKeeper accepts at most {MOST_BYTES:,} bytes"
 
 
 def stored(edited: EditedList, *, key: str) -> bytes:
@@ -24,12 +24,12 @@ def stored(edited: EditedList, *, key: str) -> bytes:
     form may exceed ZooKeeper's limit. Raises `ListFullError` above `MOST_BYTES`.
     """
     if edited.codec == Compression.NONE:
-        data, how = edited.plain, "without compression; brokers compress it with managedLedgerInfoCompressionType"
+        data, form = edited.plain, "not compressed; set managedLedgerInfoCompressionType of the brokers to compress it"
     else:
         codec = Compression(edited.codec)
-        data, how = compressed(edited.plain, codec, compress(codec, edited.plain)), f"compressed with {codec.name}"
+        data, form = compressed(edited.plain, codec, compress(codec, edited.plain)), f"compressed with {codec.name}"
     if len(data) > MOST_BYTES:
-        reason = f"the list of ledgers would have {len(data):,} bytes ({how}); a ZooKeeper takes {MOST_BYTES:,}"
+        reason = f"the topic's ledger list would have {len(data):,} bytes ({form}), but ZooKeeper accepts at most {MOST_BYTES:,}"
         raise ListFullError(reason, key=key)
     return data
 

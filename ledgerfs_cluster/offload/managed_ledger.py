@@ -102,9 +102,13 @@ class ManagedLedger:
         from ledgerfs_cluster.zookeeper.filesystem import PROTOCOL, ClusterFileSystem
 
         if folder_in_bucket(bucket):
-            raise InvalidOptionError("a folder in a bucket: no broker would find what is offloaded there", key=bucket)
+            raise InvalidOptionError(
+                "the URL has a folder in the bucket, but brokers only find offloads at the top of a bucket", key=bucket
+            )
         if not cluster.startswith(f"{PROTOCOL}://"):
-            raise UnusableUrlError(f"not the URL of a cluster: {PROTOCOL}://host:port,host:port[/chroot]", key=cluster)
+            raise UnusableUrlError(
+                f"not the URL of a cluster; expected {PROTOCOL}://host:port,host:port[/chroot]", key=cluster
+            )
         tier_name = bucket_in(bucket) if name is None else name
         driver = driver or driver_for(bucket)
         require_place(bucket, driver, tier_name, endpoint)
@@ -177,15 +181,19 @@ class ManagedLedger:
     def _require_in(self, info: ManagedLedgerInfo, position: Position) -> None:
         ids = [one.ledger_id for one in info.ledgers]
         if not ids or not ids[0] <= position.ledger_id <= ids[-1]:
-            has = f"ledgers {ids[0]} to {ids[-1]}" if ids else "no ledgers"
+            ledgers = f"ledgers {ids[0]} to {ids[-1]}" if ids else "no ledgers"
             raise EntryRangeError(
-                f"position {position.ledger_id}:{position.entry_id} asked for; the topic has {has}", key=self.name
+                f"position {position.ledger_id}:{position.entry_id} is not in the topic, which has {ledgers}",
+                key=self.name,
             )
 
     def _require_done(self, left: "list[Outcome]", wanted: Position, reached: Position) -> None:
         if left and reached.ledger_id < wanted.ledger_id:
             first = min(left, key=lambda one: one.ledger_ids)
-            reason = f"offloaded up to {reached.ledger_id}:{reached.entry_id}; ledger {first.ledger_ids[0]} was not: {first.message}"
+            reason = (
+                f"offloaded up to {reached.ledger_id}:{reached.entry_id}; ledger {first.ledger_ids[0]} was not offloaded: "
+                f"{first.message}"
+            )
             raise RefusedLedgerError(reason, key=self.name)
 
 

@@ -57,10 +57,10 @@ def require_place(url: str, driver: str, bucket: str, endpoint: str) -> None:
     if known is None:
         return
     if bucket != bucket_in(url) and not endpoint:
-        reason = f"without an endpoint brokers would look for the objects in bucket {bucket}, and {url} is another one"
+        reason = f"brokers would read the objects from bucket {bucket}, but they are written to {url}: set endpoint, or the same bucket"
         raise InvalidOptionError(reason, key="bucket")
     if _spelled(driver) not in known and not endpoint:
-        reason = f"brokers reach {url} with {' or '.join(known)}; with {driver} only by an endpoint"
+        reason = f"brokers read {url} with driver {' or '.join(known)}; for driver {driver}, set endpoint"
         raise InvalidOptionError(reason, key="driver")
 
 
@@ -88,9 +88,11 @@ def driver_of_bucket(driver: str, bucket: str, region: str = "", endpoint: str =
     """
     name = _spelled(driver)
     if name is None or name == FILESYSTEM:
-        raise InvalidOptionError(f"ledgers are offloaded with one of {', '.join(_CONSTANTS)}", key=f"driver={driver}")
+        raise InvalidOptionError(
+            f"unknown offload driver; expected one of {', '.join(_CONSTANTS)}", key=f"driver={driver}"
+        )
     if not bucket:
-        raise InvalidOptionError("an offload needs the name of a bucket", key=f"driver={driver}")
+        raise InvalidOptionError("the name of the bucket is missing", key=f"driver={driver}")
     properties = (
         ("bucket", bucket),
         ("managedLedgerOffloadDriver", _CONSTANTS[name]),

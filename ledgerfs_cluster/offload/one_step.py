@@ -164,13 +164,13 @@ class OneStep:
     def require_free(self, managed_ledger: str) -> None:
         """Raise `RefusedLedgerError` if a broker has the topic, if that is unknown, or if it is a broker's own topic."""
         if is_of_brokers(managed_ledger):
-            raise RefusedLedgerError("brokers' own topics are not offloaded", key=managed_ledger)
+            raise RefusedLedgerError("system topics of the brokers are not offloaded", key=managed_ledger)
         owner = self._owner_of(managed_ledger)
         if owner is Owner.SOME:
-            reason = 'a broker has the topic: have it offload (via = "broker"), or unload the topic'
+            reason = 'a broker owns the topic: offload through the broker (via = "broker"), or unload the topic'
             raise RefusedLedgerError(reason, key=managed_ledger)
         if owner is Owner.UNKNOWN:
-            reason = "ZooKeeper does not tell which broker has the topic (extensible load manager): only brokers can offload it"
+            reason = 'the extensible load manager does not record owners in ZooKeeper: offload through the broker (via = "broker")'
             raise RefusedLedgerError(reason, key=managed_ledger)
 
     def copy(self, managed_ledger: str, ledger_id: int, place: OffloadBucket) -> CopiedLedger | Outcome:
@@ -235,8 +235,8 @@ class OneStep:
         found = digest_of(lambda: self._paced(reader.batches(0, ref.last_entry)))
         if found != sent.value():
             reason = (
-                f"what was read back is not what was written: {found[0]:,} entries of {found[1]:,} bytes, where {sent.entries:,} "
-                f"of {sent.length:,} were sent"
+                f"the objects that were read back differ from the written ones: {found[0]:,} entries with {found[1]:,} bytes "
+                f"instead of {sent.entries:,} with {sent.length:,}"
             )
             raise CorruptLedgerError(reason, key=written.data.key)
 
@@ -262,10 +262,12 @@ class OneStep:
             if listed is None or not left:
                 return
             if tries == _TRIES:
-                self._give_up_all(left, outcomes, f"the topic's list changed {_TRIES} times while it was to be set")
+                self._give_up_all(
+                    left, outcomes, f"the topic's ledger list changed during each of {_TRIES} tries to update it"
+                )
                 return
             if self._owner_of(managed_ledger) is not Owner.NONE and self._unload is None:
-                self._give_up_all(left, outcomes, "a broker has taken the topic meanwhile")
+                self._give_up_all(left, outcomes, "a broker loaded the topic during the offload")
                 return
             some, changes = self._that_fit(listed, left)
             if not some:
@@ -292,12 +294,15 @@ class OneStep:
         if self._owner_of(managed_ledger) is Owner.NONE:
             return []
         if self._unload is None:
-            text = f"a broker has taken {managed_ledger} meanwhile: unload the topic, so that it reads its list again"
+            text = (
+                f"a broker loaded {managed_ledger} during the offload and has the old ledger list: unload the topic "
+                "(`pulsar-admin topics unload`)"
+            )
             return [failed("taken", managed_ledger, text)]
         try:
             self._unload(managed_ledger)
         except LedgerfsError as error:
-            text = f"{managed_ledger} was taken by a broker meanwhile, and could not be unloaded: {error}"
+            text = f"a broker loaded {managed_ledger} during the offload and has the old ledger list, but the unload failed: {error}"
             return [failed("not-unloaded", managed_ledger, text, error)]
         return []
 
@@ -313,13 +318,13 @@ class OneStep:
         """Return whether a ledger is unchanged since it was copied; if not, give up the copy."""
         topic, ledger_id = copied.attempt.managed_ledger or "", copied.ledger_id
         if listed is None:
-            found: StoredLedger | Outcome = not_offloaded(topic, ledger_id, "the topic is gone")
+            found: StoredLedger | Outcome = not_offloaded(topic, ledger_id, "the topic was deleted")
         else:
             found = candidate(listed, ledger_id, self._ledgers.found)
         if found == copied.stored:
             return True
         if isinstance(found, StoredLedger):
-            found = not_offloaded(topic, ledger_id, "its metadata changed while it was copied")
+            found = not_offloaded(topic, ledger_id, "its metadata in BookKeeper changed during the copy")
         self._give_up(copied, outcomes)
         outcomes.append(found)
         return False
@@ -363,7 +368,10 @@ class OneStep:
             return JournalRecord.attempt(topic, attempt.ledger_id, url, self._noted_ms(), before.uuid)
         key = LedgerKey(before.uuid, attempt.ledger_id, is_index=False).data_key
         endpoint = before.get("serviceEndpoint") or "none"
-        text = f"a broker's failed attempt has left {key} in bucket {bucket} (endpoint {endpoint}), which nobody named: remove it there"
+        text = (
+            f"a broker's failed offload left {key} in bucket {bucket} (endpoint {endpoint}), which is not configured here: "
+            "delete the object yourself"
+        )
         return failed("left-elsewhere", key, text)
 
     def _give_up(self, copied: CopiedLedger, outcomes: list[Outcome] | None = None, *, is_certain: bool = True) -> None:
@@ -378,7 +386,7 @@ class OneStep:
                 self._lock.commit([attempt.dropped()])
         except LedgerfsError as error:
             if outcomes is not None:
-                text = f"{attempt.key.data_key} is cleaned later: {error}"
+                text = f"{attempt.key.data_key} cannot be deleted now; a later run deletes it: {error}"
                 outcomes.append(failed("cleaned-later", attempt.ledger_id, text, error))
         finally:
             self._in_flight.pop(attempt.key.uuid, None)

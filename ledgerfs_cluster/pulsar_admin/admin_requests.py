@@ -34,8 +34,8 @@ from ledgerfs.storage.traffic import Traffic
 from ledgerfs_cluster.errors import AdminApiError, AdminApiUnreachableError, UncertainRequestError
 
 OTHER_PROTOCOL = (
-    "this is not the web service of a broker, which is usually http://host:8080, or https://host:8443 "
-    "(pulsar://host:6650 is another port)"
+    "this is not the web service of a broker: use http://host:8080 or https://host:8443, "
+    "not the port of pulsar://host:6650"
 )
 _MOST_REASON = 300
 _DONE = frozenset({200, 204})
@@ -88,22 +88,24 @@ class Answer:
             return json.loads(self.body)
         except (ValueError, RecursionError):
             start = printable(self.body[:60].decode(errors="replace"))
-            raise self.unexpected(f"no JSON ({start!r}); {OTHER_PROTOCOL}") from None
+            raise self.unexpected(f"not JSON ({start!r}); {OTHER_PROTOCOL}") from None
 
-    def unexpected(self, what: str) -> AdminApiError:
+    def unexpected(self, problem: str) -> AdminApiError:
         """Return the error for an answer with unexpected contents."""
-        return AdminApiError(f"the admin API answered with {what}", key=self.where)
+        return AdminApiError(f"unexpected answer of the admin API: {problem}", key=self.where)
 
     def require_allowed(self) -> Self:
         """Return the answer unless its status refuses access; raises `AuthenticationError` or `AccessDeniedError`."""
-        told = f": {self.reason}" if self.reason else ""
+        detail = f": {self.reason}" if self.reason else ""
         if self.status == 401:
             raise AuthenticationError(
-                f"the broker does not know who asks{told}; is the token (--token-file) missing or expired?",
+                f"the broker requires a valid login{detail}; is the token (--token-file) missing or expired?",
                 key=self.where,
             )
         if self.status in {403, 407}:
-            raise AccessDeniedError(f"the broker refused{told}; the token's role may not do this", key=self.where)
+            raise AccessDeniedError(
+                f"the broker refused the request{detail}; the token's role has no permission for it", key=self.where
+            )
         return self
 
     def require_ok(self) -> Self:
@@ -114,10 +116,10 @@ class Answer:
         if self.status == 404 and reason:
             raise NotFoundError(f"the broker answered: {reason}", key=self.where)
         if self.status == 412 and reason:
-            raise InvalidNameError(f"the broker does not take this name: {reason}", key=self.where)
-        told = f": {reason}" if reason else ""
+            raise InvalidNameError(f"the broker does not accept this name: {reason}", key=self.where)
+        detail = f": {reason}" if reason else ""
         hint = f"; {OTHER_PROTOCOL}" if self.status == 404 else ""
-        raise AdminApiError(f"the admin API answered with status {self.status}{told}{hint}", key=self.where)
+        raise AdminApiError(f"the admin API answered with status {self.status}{detail}{hint}", key=self.where)
 
 
 def tls_context(
@@ -130,16 +132,18 @@ def tls_context(
     if ca is certificate is key is None:
         return None
     if key is not None and certificate is None:
-        raise InvalidOptionError("a key needs the certificate that it is of", key=str(key))
+        raise InvalidOptionError("the certificate of this key is missing: pass --tls-cert, too", key=str(key))
     try:
         context = ssl.create_default_context(cafile=None if ca is None else str(ca))
     except OSError as error:
-        raise InvalidOptionError(f"cannot be used as certificates of authorities: {error}", key=str(ca)) from error
+        raise InvalidOptionError(f"cannot be used as CA certificates (PEM): {error}", key=str(ca)) from error
     if certificate is not None:
         try:
             context.load_cert_chain(certificate, key, password=_no_password)
         except (OSError, ValueError) as error:
-            raise InvalidOptionError(f"cannot be used as certificate and key: {error}", key=str(certificate)) from error
+            raise InvalidOptionError(
+                f"cannot be used as client certificate and key (PEM): {error}", key=str(certificate)
+            ) from error
     return context
 
 
@@ -242,14 +246,12 @@ class AdminRequests:
                 return Answer(self.address, path, status, content)
             if method != "GET" and status not in _SAME_METHOD:
                 raise AdminApiError(
-                    f"the broker leads to {printable(location)!r} with status {status}, with which a {method} becomes a GET; "
-                    "give the address that it leads to",
+                    f"the broker redirects to {printable(location)!r} with status {status}, which turns a {method} into a GET: "
+                    "use the address of the redirect instead",
                     key=url,
                 )
             url = _redirected(url, location)
-        raise AdminApiError(
-            f"the broker leads from one broker to the next more than {_MOST_REDIRECTS} times", key=self.address
-        )
+        raise AdminApiError(f"the brokers redirect the request more than {_MOST_REDIRECTS} times", key=self.address)
 
     def _once(self, method: str, url: str, body: bytes | None, tries: Tries) -> tuple[int, str, bytes]:
         is_change = method != "GET"
@@ -270,7 +272,7 @@ class AdminRequests:
         except (http.client.RemoteDisconnected, http.client.BadStatusLine) as error:
             if self._has_answered or (is_change and isinstance(error, http.client.RemoteDisconnected)):
                 raise
-            raise AdminApiError(f"no answer of HTTP: {OTHER_PROTOCOL}", key=self.address) from error
+            raise AdminApiError(f"the server does not answer with HTTP: {OTHER_PROTOCOL}", key=self.address) from error
 
     def _translated(self, error: BaseException, path: str) -> LedgerfsError:
         where = self.address + path
@@ -281,9 +283,9 @@ class AdminRequests:
         if isinstance(error, LedgerfsError):
             return error
         if isinstance(error, urllib.error.HTTPError):
-            return AdminApiError(f"the admin API is busy or broken: status {error.code}", key=where)
+            return AdminApiError(f"the admin API is busy or fails: status {error.code}", key=where)
         if isinstance(error, http.client.HTTPException):
-            return AdminApiError(f"no usable answer of HTTP ({type(error).__name__}): {_text_of(error)}", key=where)
+            return AdminApiError(f"invalid HTTP answer ({type(error).__name__}): {_text_of(error)}", key=where)
         return AdminApiUnreachableError(_why_unreachable(error), key=self.address)
 
 
@@ -306,13 +308,13 @@ def _checked_address(address: str) -> str:
         parts = urlsplit(address)
         has_host = bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError as error:
-        raise InvalidOptionError(f"no address of a broker: {error}", key="broker") from error
+        raise InvalidOptionError(f"not a valid address of a broker: {error}", key="broker") from error
     if parts.username is not None or parts.password is not None:
-        raise InvalidOptionError("an address has no login in it; a token is given with --token-file", key="broker")
+        raise InvalidOptionError("the address must not contain a login; pass a token with --token-file", key="broker")
     if parts.scheme not in {"http", "https"} or not has_host or parts.query or parts.fragment or "," in parts.netloc:
-        raise InvalidOptionError(f"expected the address of one broker; {OTHER_PROTOCOL}", key=address)
+        raise InvalidOptionError(f"not the address of one broker; {OTHER_PROTOCOL}", key=address)
     if not (address.isascii() and address.isprintable()) or " " in address:
-        raise InvalidOptionError("an address has only ASCII characters", key=printable(address))
+        raise InvalidOptionError("the address must have only printable ASCII characters", key=printable(address))
     return address.rstrip("/")
 
 
@@ -320,7 +322,7 @@ def _checked_token(token: str) -> str:
     """Return a token as sent; raises `InvalidOptionError`, which does not contain it."""
     token = token.strip().removeprefix("token:")
     if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise InvalidOptionError("the token is empty, or has characters that no token has", key="token")
+        raise InvalidOptionError("the token is empty or has invalid characters", key="token")
     return token
 
 
@@ -331,11 +333,11 @@ def _body(answer: Any, tries: Tries) -> bytes:  # noqa: ANN401  (http.client's)
         size += len(piece)
         pieces.append(piece)
         if size > MOST_BYTES:
-            raise AdminApiError(f"the answer has more than {MOST_BYTES} bytes, which no topic's schemas have")
+            raise AdminApiError(f"the answer is too large: more than {MOST_BYTES} bytes")
         if tries.rest <= 0:
-            raise StoreTimeoutError("the broker did not send all of its answer in time")
+            raise StoreTimeoutError("the broker did not send its whole answer in time")
     if getattr(answer, "length", None):
-        raise WrongBodyError(f"the answer ends {answer.length} bytes before its end")
+        raise WrongBodyError(f"the answer is cut off: {answer.length} bytes are missing")
     return b"".join(pieces)
 
 
@@ -343,7 +345,7 @@ def _redirected(url: str, location: str) -> str:
     target = urljoin(url, location)
     schemes = (urlsplit(url).scheme, urlsplit(target).scheme)
     if not location or schemes[1] not in {"http", "https"} or schemes == ("https", "http"):
-        raise AdminApiError(f"the broker leads to {printable(target)!r}, which is not followed", key=url)
+        raise AdminApiError(f"the broker redirects to {printable(target)!r}, which ledgerfs does not follow", key=url)
     return target
 
 
@@ -357,13 +359,15 @@ def _is_surely_undone(error: Exception) -> bool:
 
 
 def _uncertain(error: LedgerfsError) -> UncertainRequestError:
-    return UncertainRequestError(f"it is not known whether the broker has done it: {error.reason}", key=error.key)
+    return UncertainRequestError(
+        f"it is unknown whether the broker carried out the request: {error.reason}", key=error.key
+    )
 
 
 def _why_unreachable(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "the broker did not answer in time"
-    hint = "; with TLS: --tls-ca, --tls-cert, and the port for it" if isinstance(error, ssl.SSLError) else ""
+    hint = "; for TLS, check the port, --tls-ca and --tls-cert" if isinstance(error, ssl.SSLError) else ""
     return f"the broker cannot be reached: {_text_of(error)}{hint}"
 
 

@@ -111,10 +111,10 @@ def _require_one_cluster(topic: str, found: tuple[SchemaVersion, ...], kept: tup
         proof = next((one for one in there if (one.timestamp_ms or 0) < other.timestamp_ms or one in of_then), None)
         if proof is not None:
             reason = (
-                f"schema version {other.version}, saved from {other.source}, was registered at {iso_time(other.timestamp_ms)}, and "
-                f"{proof.source} does not have it, although its version {proof.version} is there since {iso_time(proof.timestamp_ms)}: "
-                "these are two clusters. Both are saved, and nothing tells which of them a message means; save each cluster's schemas to a "
-                "place of its own (--to)"
+                f"the saved schemas are of two clusters: version {other.version}, saved from {other.source}, was registered at "
+                f"{iso_time(other.timestamp_ms)}, but {proof.source} does not have it, although its version {proof.version} exists since "
+                f"{iso_time(proof.timestamp_ms)}. Both are saved, but messages do not contain their cluster; save the schemas of each "
+                "cluster to its own place (--to)"
             )
             raise SchemaConflictError(reason, key=topic)
 

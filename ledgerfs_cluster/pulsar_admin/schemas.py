@@ -56,7 +56,7 @@ class AdminApi:
             # A version may have been registered or deleted between the two answers.
             if self._versions_in(self._get(path, "schemas")) == found:
                 return (deletion, *found)
-        raise AdminApiError("the schemas changed while they were read, again and again", key=topic)
+        raise AdminApiError("the schemas changed during each of several tries to read them; try again", key=topic)
 
     def version(self, topic: str, number: int) -> tuple[SchemaVersion, ...]:
         """Return one version as a tuple; an empty one if it does not exist or is deleted."""
@@ -78,9 +78,11 @@ class AdminApi:
         # The same schema gets the same number again.
         answer = self._requests.change("POST", f"{path}/schema", body, is_repeatable=True)
         if answer.status == _INCOMPATIBLE:
-            raise SchemaConflictError(f"the broker does not let it follow those before it: {_why(answer)}", key=topic)
+            raise SchemaConflictError(
+                f"the schema is incompatible with earlier versions, by the broker: {_why(answer)}", key=topic
+            )
         if answer.status in _NO_SCHEMA:
-            raise InvalidSchemaError(f"the broker takes it for no schema: {_why(answer)}", key=topic)
+            raise InvalidSchemaError(f"the broker does not accept the schema: {_why(answer)}", key=topic)
         return _number_in(answer.require_ok())
 
     def delete(self, topic: str) -> int:
@@ -101,17 +103,17 @@ class AdminApi:
             raise answer.unexpected("no list of schemas")
         found = tuple(sorted((self._version_in(one, answer) for one in listed), key=lambda one: one.version))
         if len({one.version for one in found}) != len(found):
-            raise answer.unexpected("two schemas of one version")
+            raise answer.unexpected("two schemas with the same version")
         return found
 
     def _version_in(self, told: Any, answer: Answer) -> SchemaVersion:  # noqa: ANN401  (JSON)
         if not isinstance(told, dict):
-            raise answer.unexpected("a schema that is no object")
+            raise answer.unexpected("a schema that is not a JSON object")
         number, kind, data, when = (told.get(name) for name in ("version", "type", "data", "timestamp"))
         properties = told.get("properties") or {}
         is_sound = _is_number(number) and _is_number(when) and isinstance(kind, str) and isinstance(data, str | None)
         if not (is_sound and isinstance(properties, Mapping)):
-            raise answer.unexpected("a schema without version, type, time or data")
+            raise answer.unexpected("a schema without a version, type, time or data")
         texts = {str(name): str(text) for name, text in properties.items()}
         info = SchemaInfo(str(kind), (data or "").encode("utf-8", "surrogatepass"), texts)
         return SchemaVersion(int(number or 0), info, int(when or 0), source=self.source)
@@ -155,7 +157,7 @@ def _number_in(answer: Answer) -> int:
     number = told.get("version") if isinstance(told, dict) else None
     number = number.get("version") if isinstance(number, dict) else number
     if not _is_number(number):
-        raise answer.unexpected("no number of a version")
+        raise answer.unexpected("no version number")
     return int(number or 0)
 
 

@@ -178,5 +178,5 @@ def parse_partitions(data: bytes, *, key: str) -> int:
     """Return the number of partitions in a node's data, which may be 0; raises `CorruptMetadataError` for invalid data."""
     count = json_object(data, key=key).get("partitions")
     if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count < 2**31:
-        raise CorruptMetadataError(f"{count!r} is not a number of partitions", key=key)
+        raise CorruptMetadataError(f"the number of partitions is invalid: {count!r}", key=key)
     return count

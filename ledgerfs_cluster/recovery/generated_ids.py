@@ -56,7 +56,7 @@ class FreeIds:
         """Return the first of ``count`` consecutive ids; raises `UnsupportedWriteError` if there are not enough."""
         first = self._next
         if first + count > self.last:
-            raise UnsupportedWriteError("more ledgers than there are ids for", key=f"id {first}")
+            raise UnsupportedWriteError("not enough free ledger ids are left from this id on", key=f"id {first}")
         self._next = first + count
         return first
 
@@ -88,10 +88,10 @@ def block_beyond(
     greatest = max((one for one in others if one < END_OF_IDS), default=0)
     block = max(now, ((greatest + _ROOM) >> BLOCK_BITS) + 1)
     if block > _LAST_BLOCK:
-        behind = f"ledger {greatest}" if block > now else f"{now} · 2^32, where the cluster is,"
+        after = f"ledger {greatest}" if block > now else f"{now} · 2^32, where the cluster is,"
         reason = (
-            f"BookKeeper's ids behind {behind} would be 2^35 or more, with which Pulsar's functions lose count of messages; ids last for "
-            "seven recoveries of one bucket. Restore from a copy of the bucket without ledgers of that block of ids"
+            f"BookKeeper's next ledger ids after {after} would be 2^35 or more, but Pulsar Functions support only smaller ids; one "
+            "bucket has ids for seven recoveries. Restore from a copy of the bucket without ledgers of the highest ids"
         )
         raise UnsupportedWriteError(reason, key=f"{ledgers_path}/idgen-long")
     return block

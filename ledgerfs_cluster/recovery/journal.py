@@ -24,7 +24,7 @@ from ledgerfs_cluster.zookeeper.nodes import NodeReader, Nodes
 
 NOTES = f"{RECOVERY}/topics"
 NEW_IDS = f"{RECOVERY}/new-ids"
-GONE = "the topic was deleted, or created again, since it was restored"
+GONE = "the topic was deleted, or created again, after it was restored"
 
 Noted = TypeVar("Noted")
 
@@ -147,11 +147,11 @@ def restored_before(
     _, reason = restored_ledgers(nodes, catalog, topic.target, note)
     if reason is None and wanted > note.subscriptions:
         reason = (
-            f"it was restored with {note.subscriptions:,} subscriptions, and the dump has {wanted:,}: they are made only with the topic, "
-            "others with `pulsar-admin topics create-subscription`"
+            f"it was restored with {note.subscriptions:,} subscriptions, but the dump has {wanted:,}: add the missing ones with "
+            "`pulsar-admin topics create-subscription`, since ledgerfs creates subscriptions only together with a topic"
         )
     if reason is None and looks_for_transactions and not note.hides_aborted:
-        reason = "it was restored with --no-transactions: brokers show what was aborted, if there was any"
+        reason = "it was restored with --no-transactions: brokers also deliver messages of aborted transactions, if it has any"
     return replace(topic, outcome=Outcome.THERE, reason=reason or topic.reason, subscriptions=note.subscriptions)
 
 
@@ -173,15 +173,11 @@ def restored_ledgers(
     late = not_restored(catalog, note.source, listed.keys(), note.extra_id if target == note.source else None)
     reason = None
     if lost:
-        reason = (
-            f"the bucket does not have ledger {lost[0]}, which its list names ({len(lost):,} in all), or not as a whole"
-        )
+        reason = f"the bucket lacks ledger {lost[0]} of its ledger list, or has only a part of it ({len(lost):,} such ledgers)"
     elif len(listed) < note.ledgers:
-        reason = f"its list has {len(listed):,} of the {note.ledgers:,} ledgers that were restored: brokers have trimmed the others since"
+        reason = f"its ledger list has {len(listed):,} of the {note.ledgers:,} restored ledgers: brokers have trimmed the others"
     elif len(late) > note.left_out:
-        reason = (
-            f"{len(late) - note.left_out:,} ledgers in the bucket are not in its list: they came after it was restored"
-        )
+        reason = f"{len(late) - note.left_out:,} ledgers in the bucket are not in its ledger list: they were added after it was restored"
     return tuple(ref for ref in found if ref is not None), reason
 
 
@@ -200,12 +196,12 @@ def lost_since(restored: Sequence[TopicRecovery], catalog: Catalog) -> Mapping[s
         late = sorted({ledger_id for name in names for ledger_id in not_restored(catalog, name, known)})
         if lost:
             reasons[one.source] = (
-                f"the bucket has lost ledger {lost[0]} while topics were restored ({len(lost):,} ledgers in all)"
+                f"ledger {lost[0]} was deleted from the bucket during the recovery ({len(lost):,} such ledgers)"
             )
         elif late:
             reasons[one.source] = (
-                f"ledger {late[0]} came into the bucket while topics were restored, and is not in its list ({len(late):,} in all): "
-                "restore the topic once more, under another name (--as, --new-ids)"
+                f"ledger {late[0]} was added to the bucket during the recovery and is not restored ({len(late):,} such ledgers): "
+                "restore the topic again, under another name (--as, --new-ids)"
             )
     return reasons
 
@@ -248,4 +244,4 @@ def _parsed(node: Node, made: Callable[[Any], Noted]) -> Noted:
     try:
         return made(json.loads(node.data))
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
-        raise CorruptMetadataError("not a note of a recovery", key=node.path) from error
+        raise CorruptMetadataError("the node is not a valid record of a recovery", key=node.path) from error

@@ -124,7 +124,7 @@ class Found:
         """Return why the ledgers of a topic cannot keep their ids; None if they can."""
         large = [ref.ledger_id for ref in topic.ledgers if ref.ledger_id >= END_OF_IDS]
         if large:
-            return f"{len(large):,} of its ids are greater than those of a cluster (2^35), such as {large[0]}"
+            return f"{len(large):,} of its ledger ids are too large for a cluster (2^35 or more), such as {large[0]}"
         found: dict[int, str] = {}
         for ref in topic.ledgers:
             others = [one for one in self.owners.get(ref.ledger_id, ()) if one != topic.target]
@@ -135,7 +135,7 @@ class Found:
             return None
         ledger_id, owner = next(iter(found.items()))
         whose = topic_of(owner) if owner else "BookKeeper"
-        return f"{len(found):,} of its ids are taken in the new cluster, such as {ledger_id} ({whose})"
+        return f"{len(found):,} of its ledger ids are already used in the new cluster, such as {ledger_id} (by {whose})"
 
 
 def look(nodes: Nodes, topics: Sequence[TopicRecovery], bucket: str, ledgers_path: str = "/ledgers") -> Found:
@@ -198,12 +198,12 @@ def _places(
             # Another topic may have been restored under its name.
             own.add(one.source)
         elif one.target in lists:
-            taken[one.target] = f"the new cluster has a topic of this name: {_OTHER_NAME}"
+            taken[one.target] = f"the new cluster already has a topic with this name: {_OTHER_NAME}"
         elif partitioned_path(one.target) in partitioned and not near[one.whole]:
-            reason = "the new cluster has a partitioned topic of this name, to which clients are sent"
+            reason = "the new cluster already has a partitioned topic with this name, and clients would use that one"
             taken[one.target] = f"{reason}: {_OTHER_NAME}"
         elif strangers:
-            reason = f"the new cluster has {topic_of(strangers[0])}, which clients would take for the same topic"
+            reason = f"the new cluster has {topic_of(strangers[0])}, which clients would treat as the same topic"
             taken[one.target] = f"{reason}: {_OTHER_NAME}"
     return ours, taken, own
 
@@ -247,8 +247,8 @@ def beside_others(nodes: Nodes, topics: Iterable[TopicRecovery], catalog: Catalo
         others = sorted(ids if noted is None else ids.difference(noted.new))
         if others:
             reasons[one.source] = (
-                f"the bucket has ledgers of {one.target_topic}, such as {others[0]}, which are none of {one.topic}: readers of the "
-                "bucket would take both for one topic, and brokers would serve one of them. Give it another name (--as)"
+                f"the bucket already has other ledgers of {one.target_topic}, such as {others[0]}, which are not of {one.topic}: readers "
+                "of the bucket would see both as one topic, but brokers only one of them. Choose another name (--as)"
             )
     return reasons
 
@@ -265,8 +265,8 @@ def deleting(nodes: Nodes, topics: Iterable[TopicRecovery]) -> dict[str, str]:
     }
     return {
         source: (
-            f"brokers would delete or expire what is restored, in the bucket, too: {namespace} has {policy}. Lift it before "
-            f"(retention with `pulsar-admin namespaces set-retention {namespace} --time -1 --size -1`)"
+            f"brokers would delete or expire the restored messages, also in the bucket: {namespace} has {policy}. Remove this policy "
+            f"first (retention with `pulsar-admin namespaces set-retention {namespace} --time -1 --size -1`)"
         )
         for source, namespace in planned.items()
         if (policy := found.get(namespace)) is not None

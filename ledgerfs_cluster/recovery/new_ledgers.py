@@ -83,10 +83,10 @@ class _Making:
         self.bucket.expire()
         if not self._is_whole(written):
             remove_ledger(self.bucket, self.ledger.key)
-            reason = "what was read back is not what was written; it is removed again"
+            reason = "the ledger that was read back differs from the written one; the copy was deleted"
             raise CorruptLedgerError(reason, key=written.data.key)
         if not is_current(self.bucket.raw_store, ref_of(written)):
-            reason = "another writer has replaced or removed the ledger meanwhile; run it again"
+            reason = "another writer replaced or deleted the ledger at the same time; run the command again"
             raise StaleObjectError(reason, key=written.data.key)
         return ref_of(written)
 
@@ -124,10 +124,14 @@ def copy_under_id(bucket: Bucket, ref: LedgerRef, ledger_id: int, managed_ledger
     """
     require_topic(managed_ledger)
     if ref.managed_ledger == managed_ledger:
-        reason = "under another id of the same topic, readers of the bucket would get each message twice"
+        reason = (
+            "cannot copy a ledger to another id of the same topic: readers of the bucket would get each message twice"
+        )
         raise RefusedLedgerError(reason, key=ref.key)
     if ref.layout != NUMBER:
-        raise RefusedLedgerError("only ledgers of the layout that is written here are copied to other ids", key=ref.key)
+        raise RefusedLedgerError(
+            "only ledgers in the layout that ledgerfs writes can be copied to other ids", key=ref.key
+        )
     reader = bucket.reader(ref)
     key = new_key(ledger_id, copied_uuid(ref.uuid, ledger_id, managed_ledger))
     ledger = _new_ledger(reader, key, managed_ledger)
@@ -141,7 +145,7 @@ def copy_under_id(bucket: Bucket, ref: LedgerRef, ledger_id: int, managed_ledger
         store = bucket.raw_store
         whole = as_stored(store, replace(ledger, key=new_key(ref.ledger_id, ref.uuid)))
         if whole is None or not is_current(store, ref):
-            raise StaleObjectError("the ledger was replaced or removed since it was listed", key=ref.key)
+            raise StaleObjectError("the ledger was replaced or deleted after it was listed", key=ref.key)
         data = copy_object(store, whole.data, ledger.key.data_key, ledger.user_metadata_as("data"), ledger.block_size)
         index = replace(whole.offload_index, metadata=ledger.metadata)
         return publish(store, UnindexedLedger(ledger, data, index))
@@ -193,7 +197,7 @@ def _marker(transaction: Transaction, at_ms: int) -> bytes:
 def _new_ledger(reader: LedgerReader, key: LedgerKey, managed_ledger: str) -> NewLedger:
     metadata = reader.metadata()
     if metadata is None or not reader.ref.is_sound:
-        reason = "the ledger is damaged (run 'ledgerfs verify' for all damage); it is not copied"
+        reason = "the ledger is damaged, so it is not copied; run `ledgerfs verify` for all damage"
         raise CorruptLedgerError(reason, key=reader.ref.key)
     user_metadata = copied_user_metadata(reader, managed_ledger)
     # It belongs to the cluster that will list it.

@@ -60,7 +60,7 @@ def set_partitions(lock: ClusterLock, counts: Mapping[str, int], there_before: C
             try:
                 lock.commit([MakeNode(path, json.dumps({"partitions": count}).encode())])
             except ChangedMeanwhileError as error:
-                wrong[name] = f"another client made it meanwhile: {error}"
+                wrong[name] = f"another client created the partitioned topic at the same time: {error}"
     return wrong
 
 
@@ -76,8 +76,10 @@ def other_counts(nodes: NodeReader, counts: Mapping[str, int], there_before: Col
         try:
             there = parse_partitions(node.data, key=path)
         except CorruptMetadataError as error:
-            wrong[name] = f"the new cluster has it, and nobody knows with how many partitions: {error}"
+            wrong[name] = f"the new cluster already has the topic, but its number of partitions is unknown: {error}"
             continue
         if there < count or (there > count and name not in there_before):
-            wrong[name] = f"the new cluster has it with {there} partitions, and it had {count}"
+            wrong[name] = (
+                f"the new cluster already has the topic with {there} partitions, but the lost cluster had {count}"
+            )
     return wrong

@@ -33,13 +33,13 @@ from ledgerfs_cluster.snapshot.survey import is_of_brokers
 
 _REPLICATION = "pulsar.repl."
 _NOT_OFFLOADED = (
-    "it was not offloaded when the dump was made, and is not in the bucket (if disks of its bookies are left, copy it from them before: "
-    "`ledgerfs offload`)"
+    "it was not offloaded when the dump was made, and is not in the bucket (if you still have disks of its bookies, copy it from "
+    "them first with `ledgerfs offload`)"
 )
-_GONE = "it was offloaded, and the bucket does not have it"
-_DAMAGED = "its objects in the bucket are damaged; `ledgerfs verify` names them"
-_SHORTER = "the bucket has less of it than the lost cluster had"
-_BESIDE = "there are partitions of a topic of this name, too: clients are sent to these, and get none of its messages"
+_GONE = "it was offloaded, but the bucket does not have it"
+_DAMAGED = "its objects in the bucket are damaged; `ledgerfs verify` lists them"
+_SHORTER = "the bucket has fewer of its entries than the lost cluster had"
+_BESIDE = "a partitioned topic has the same name: clients use its partitions, and do not get the messages of this topic"
 _FIELDS = ("tenant", "namespace", "topic")
 _FIELD = re.compile(r"\{([^{}]*)\}")
 
@@ -66,7 +66,7 @@ class Wanted:
     def __post_init__(self) -> None:
         is_known = all(one in _FIELDS for one in _FIELD.findall(self.template))
         if self.template and not (is_known and self.template.endswith("{topic}")):
-            reason = "a template is tenant/namespace/… with {tenant}, {namespace}, and {topic} at its end"
+            reason = "expected tenant/namespace/… with {topic} at the end, and optionally {tenant} and {namespace}"
             raise InvalidOptionError(reason, key=self.template)
 
     def has(self, managed_ledger: str) -> bool:
@@ -126,7 +126,7 @@ def together(topics: Sequence[TopicRecovery], dump: DumpedCluster | None) -> lis
         if one.is_planned:
             sources.setdefault(one.whole, set()).add(split_partition(one.source)[0])
     reasons = {
-        one.source: f"{topic_of(one.whole)} would be several topics: {', '.join(map(topic_of, sorted(several)[:3]))}"
+        one.source: f"several topics would get the same name {topic_of(one.whole)}: {', '.join(map(topic_of, sorted(several)[:3]))}"
         for one in topics
         if len(several := sources.get(one.whole, ())) > 1
     }
@@ -150,9 +150,9 @@ def _plan(
     denied = [one for one in gaps if one.refusal is not None and one.ledger_id not in copies]
     if denied:
         # They are not lost.
-        more = f" ({len(denied) - 1:,} more ledgers are refused)" if len(denied) > 1 else ""
-        reason = f"the store refuses {denied[0].name}, {denied[0].key}{more}: {denied[0].why}"
-        return topic.refused(f"{reason}; restore the topic when it can be read")
+        more = f" ({len(denied) - 1:,} more ledgers as well)" if len(denied) > 1 else ""
+        reason = f"the store refuses access to {denied[0].name}, {denied[0].key}{more}: {denied[0].why}"
+        return topic.refused(f"{reason}; restore the topic after you have access")
     ledgers, left_out = _of_the_topic(name, [copies[one] for one in sorted(copies)], info, owners)
     if dump is None or info is None:
         missing = joined([_shown_part(one) for one in gaps if one.ledger_id not in {ref.ledger_id for ref in ledgers}])
@@ -162,36 +162,36 @@ def _plan(
     if left_out:
         ids = ", ".join(map(str, left_out[:5])) + (", …" if len(left_out) > 5 else "")
         remarks.append(
-            f"{len(left_out):,} ledgers in the bucket were no longer the topic's when the dump was made (expired, or left over), and are "
-            f"not restored: {ids}"
+            f"{len(left_out):,} ledgers in the bucket are not restored, since they no longer belonged to the topic when the dump was "
+            f"made (expired, or orphans): {ids}"
         )
     if info is not None and info.terminated is not None:
         remarks.append(
-            "it was terminated, and takes messages again: to end it, send one message more, and `pulsar-admin topics terminate "
-            f"{topic_of(target or name)}` (brokers tell readers of no messages where the last ledger of a terminated topic is empty)"
+            "it was terminated, but accepts messages again: to terminate it, send one more message, then run `pulsar-admin topics "
+            f"terminate {topic_of(target or name)}` (a terminated topic whose last ledger is empty seems to have no messages)"
         )
     if dump is not None and (why := dump.damaged.get(managed_ledger_path(name))) is not None:
-        remarks.append(f"its list in the dump cannot be read ({why}): what is missing is not known")
+        remarks.append(f"its ledger list in the dump cannot be read ({why}): missing ledgers are unknown")
     return replace(topic, ledgers=tuple(ledgers), missing=missing, left_out=tuple(left_out), remarks=tuple(remarks))
 
 
 def _refusal(name: str, target: str | None, catalog: Catalog, dump: DumpedCluster | None, wanted: Wanted) -> str | None:
     """Return why a topic is not restored, independently of its data; None if it is."""
     if parse_managed_ledger_name(name) is None:
-        return "its name is none of a persistent topic, so that brokers do not find it"
+        return "its name is not that of a persistent topic, so brokers would not find it"
     if target is None:
-        return f"{wanted.template} makes no name of a topic of it"
+        return f"--as {wanted.template} does not result in a valid topic name"
     if dump is not None and name not in dump.lists and managed_ledger_path(name) not in dump.damaged:
         newest = max((ref.created_ms or ref.changed_ms for ref in catalog.refs_of(name)), default=0)
         if newest < dump.began_ms:
-            return "the lost cluster had deleted it: the dump does not have it, and its ledgers are older (older --dump, or --no-dump)"
+            return "the lost cluster had deleted it before the dump; to restore it anyway, pass an older --dump, or --no-dump"
     if target != name and (partitions := partitions_of(catalog, target)) and not catalog.table_of(target).size:
         return (
-            f"the bucket has {topic_of(partitions[0])}: readers would take its partitions for none of {topic_of(target)} any more, as "
-            "soon as there are ledgers of that name"
+            f"the bucket has {topic_of(partitions[0])}: with ledgers of {topic_of(target)} itself, readers of the bucket would no "
+            "longer treat the partitions as one topic"
         )
     if (catalog.table_of(name)["layout"] != NUMBER).any():
-        return "its ledgers are those of the filesystem offloader; copy them into a bucket first (ledgerfs offload)"
+        return "its ledgers are from the filesystem offloader; copy them into a bucket first (`ledgerfs offload`)"
     return None
 
 
@@ -201,7 +201,7 @@ def _cursors_of(name: str, dump: DumpedCluster | None) -> tuple[Mapping[str, Dum
     replicated = sorted(one for one in found if one.startswith(_REPLICATION))
     remarks = []
     if replicated:
-        remarks.append(f"it was replicated ({', '.join(replicated)}): set replication up again")
+        remarks.append(f"it was replicated ({', '.join(replicated)}): configure replication again")
     return {one: cursor for one, cursor in found.items() if one not in {COMPACTION, *replicated}}, remarks
 
 
@@ -347,5 +347,5 @@ def _without_strangers(topic: TopicRecovery, names: set[str], bucket: Bucket) ->
         ledgers=tuple(ref for ref in topic.ledgers if ref.ledger_id not in strangers),
         left_out=(*topic.left_out, *strangers),
     ).with_remarks(
-        f"{len(strangers):,} ledgers are not restored that cluster {cluster} wrote under this name, such as {first}"
+        f"{len(strangers):,} ledgers of another cluster, {cluster}, with the same topic name are not restored, such as {first}"
     )

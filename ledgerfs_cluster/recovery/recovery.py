@@ -135,7 +135,7 @@ def _restored(  # noqa: PLR0917  (all of a run)
     wanted = {namespace_of(one.target) for one in prepared.due}
     made = make_namespaces(into.requests, prepared.settings, wanted)
     for namespace in made:
-        say(f"made namespace {namespace}")
+        say(f"created namespace {namespace}")
     prepared.refuse(deleting(into.nodes, prepared.topics))
     topics = {topic_of(one.whole) for one in prepared.due}
     schemas = [one for one in prepared.schemas.values() if one.topic in topics]
@@ -158,8 +158,8 @@ def _prepared(lost: Lost, into: NewCluster, catalog: Catalog) -> _Prepared:
     own = [one for one in planned if one.source in found.own]
     if own:
         remarks.append(
-            f"{len(own):,} topics are the new cluster's own, such as {own[0].topic}: its lists have all that the bucket has of them, and "
-            "there is nothing to restore"
+            f"{len(own):,} topics belong to the new cluster itself, such as {own[0].topic}: its ledger lists have all their ledgers in "
+            "the bucket, so they are not restored"
         )
     looks = into.looks_for_transactions
     topics = [
@@ -213,10 +213,10 @@ def _blocked(
         if one.target in found.taken:
             reasons[one.source] = found.taken[one.target]
         elif clash is not None and not into.gives_new_ids:
-            reasons[one.source] = f"{clash}: --new-ids copies its ledgers under others"
+            reasons[one.source] = f"{clash}: pass --new-ids (and --as) to copy its ledgers to new ids"
         elif clash is not None and one.target == one.source:
             reasons[one.source] = (
-                f"{clash}: their copies would be the same messages twice in one topic of the bucket; give it another name (--as)"
+                f"{clash}: copies under the same name would put each message twice into one topic of the bucket; choose another name (--as)"
             )
     return reasons
 
@@ -235,16 +235,14 @@ def _about_bucket(lost: Lost) -> list[str]:
     catalog, remarks = lost.bucket.catalog, list[str]()
     if lost.dump is None:
         remarks.append(
-            "there is no dump of the lost cluster: subscriptions, policies, and what was never offloaded are not known"
+            "there is no dump of the lost cluster: its subscriptions, policies, and messages that were never offloaded are unknown"
         )
     being_written = catalog.being_written([None])
     if being_written:
         remarks.append(being_written_text(being_written))
     unplaced = catalog.unplaced()
     if unplaced:
-        remarks.append(
-            f"the topic of {len(unplaced):,} ledgers in the bucket is not known: `ledgerfs verify` names them"
-        )
+        remarks.append(f"the topic of {len(unplaced):,} ledgers in the bucket is unknown: `ledgerfs verify` lists them")
     return remarks
 
 

@@ -225,7 +225,7 @@ def refused(topics: Iterable[TopicRecovery], reasons: Mapping[str, str]) -> list
     made = [one.refused(reasons[one.source]) if one.is_planned and one.source in reasons else one for one in topics]
     others = {stem: one for one in made if one.outcome is Outcome.REFUSED and (stem := _partitioned(one.source))}
     return [
-        one.refused(f"another partition cannot be restored: {others[stem].topic}")
+        one.refused(f"another partition of the topic cannot be restored: {others[stem].topic}")
         if one.is_planned and (stem := _partitioned(one.source)) in others
         else one
         for one in made
@@ -253,7 +253,7 @@ def missing_text(topic: TopicRecovery) -> str:
     """Return how many entries will be missing, in words."""
     known = topic.missing_entries
     if topic.info is None:
-        return f"{known:,}, and what nobody knows of" if known else "not known"
+        return f"at least {known:,}" if known else "unknown"
     if topic.is_missing_exact or all(one.entries == 0 for one in topic.missing):
         return f"{known:,} up to the dump" if known else "none up to the dump"
     return f"at least {known:,}"
@@ -266,10 +266,10 @@ def part_text(part: MissingPart) -> str:
         ids = f"ledger {part.first_ledger}"
     if part.first_ledger < 0:
         ids = "a ledger of unknown id"
-    count = "entries unknown"
+    count = "unknown number of entries"
     if part.entries is not None:
         count = f"{'at least ' if part.is_at_least else ''}{part.entries:,} entries"
-    since = "from a time that is not known" if part.from_ms is None else f"from {iso_time(part.from_ms)}"
+    since = "from an unknown time" if part.from_ms is None else f"from {iso_time(part.from_ms)}"
     until = "until the cluster was lost" if part.to_ms is None else f"until {iso_time(part.to_ms)}"
     return f"{ids}: {count}, written {since} {until}; {part.why}"
 

@@ -80,7 +80,7 @@ class Restoring:
         except (LockLostError, StoreUnreachableError):
             raise
         except ChangedMeanwhileError as error:
-            reason = f"another client made a topic of this name meanwhile: {error}"
+            reason = f"another client created a topic with this name at the same time: {error}"
         except LedgerfsError as error:
             reason = str(error)
         return replace(topic, outcome=Outcome.FAILED, reason=reason)
@@ -107,9 +107,9 @@ class Restoring:
         cursors, remarks = subscriptions_of(topic.source, topic.cursors, positions)
         hidden, opened = found.count("aborted"), found.count("open")
         if hidden:
-            remarks.append(f"{hidden:,} entries of aborted transactions, which no reader gets")
+            remarks.append(f"{hidden:,} entries are of aborted transactions, which readers do not get")
         if opened:
-            remarks.append(f"{opened:,} entries of transactions of which no end is known")
+            remarks.append(f"{opened:,} entries are of transactions without a known end")
         if found.entries and self.hides_aborted:
             self._publish(topic, aborted, refs[-1])
         topic = replace(
@@ -147,7 +147,7 @@ class Restoring:
         noted = next((node for _, node in answered(self.lock.newest().get_many, [path])), None)
         made.append(MakeNode(path, note) if noted is None else SetNode.of(noted, note))
         if not fits(made):
-            reason = "its list and its subscriptions are more than a ZooKeeper takes at once"
+            reason = "its ledger list and subscriptions are too large for one transaction of ZooKeeper"
             raise ListFullError(reason, key=managed_ledger_path(topic.target))
         return made
 
@@ -189,16 +189,16 @@ class Restoring:
             if not hidden:
                 return None
             return (
-                f"brokers would show {hidden:,} entries of transactions that were not committed, since the new cluster has "
-                "transactionCoordinatorEnabled=false: enable it, or --no-transactions"
+                f"brokers would deliver {hidden:,} entries of uncommitted transactions, since the new cluster has "
+                "transactionCoordinatorEnabled=false: enable it, or pass --no-transactions"
             )
         behind = coordinators_behind(self.lock, found.greatest) if found.greatest else {}
         if not behind:
             return None
         number, given = next(iter(behind.items()))
         return (
-            f"the new cluster may give ids of its transactions again, such as ({number},{found.greatest[number]}): coordinator {number} is "
-            f"in use, and known to be beyond {given} only. Restore into a cluster to which no client with transactions has connected"
+            f"the new cluster may use transaction ids of this topic again, such as ({number},{found.greatest[number]}): coordinator "
+            f"{number} is in use, and its last known id is {given}. Restore into a cluster without earlier clients with transactions"
         )
 
     def _end_of_transactions(self, topic: TopicRecovery, found: TopicTransactions) -> LedgerRef:
@@ -206,7 +206,7 @@ class Restoring:
         ledger_id = self._noted_ids(topic, ())
         if ledger_id < topic.ledgers[-1].ledger_id:
             # Before the messages it would end nothing, and readers of the bucket would wait forever.
-            reason = f"ledger {ledger_id}, which an earlier run noted for the end of open transactions, is not behind its ledgers"
+            reason = f"an earlier run reserved ledger {ledger_id} for the end of open transactions, but the topic has newer ledgers"
             raise RefusedLedgerError(f"{reason}: restore it under another name (--as)", key=new_ids_path(topic.target))
         at_ms = max(ref.changed_ms for ref in topic.ledgers)
         return end_transactions(self.bucket, topic.target, ledger_id, found.open, at_ms)
@@ -215,7 +215,8 @@ class Restoring:
         """Publish the aborted transactions to brokers, before any of them can load the topic."""
         if self.into.publish is None:
             raise InvalidOptionError(
-                "it has transactions, and no client to publish a snapshot of them", key=topic.topic
+                "it has transactions, but no Pulsar client is set to publish a snapshot of them (NewCluster.publish)",
+                key=topic.topic,
             )
         end = Position(last.ledger_id, last.last_entry)
         # Brokers keep these until all restored ledgers are trimmed.
@@ -232,6 +233,6 @@ class Restoring:
             noted = NewIds(self.ids.take(len(ledgers) or 1), tuple(ledgers))
             self.lock.commit([MakeNode(path, noted.build())])
         elif noted.ledgers != tuple(ledgers):
-            reason = "a run that did not end has copied others of its ledgers; restore it under another name (--as)"
+            reason = "an unfinished run reserved new ids for a different set of its ledgers; restore it under another name (--as)"
             raise RefusedLedgerError(reason, key=path)
         return noted.first

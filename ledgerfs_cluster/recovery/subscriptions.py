@@ -106,9 +106,11 @@ def _dumped(path: str, cursor: DumpedCursor, positions: Positions) -> tuple[byte
         try:
             made = settled_cursor(_position_alone(path, cursor.node), None, positions, key=path)
         except CorruptMetadataError as unknown:
-            said = [f"it begins at the earliest message: where it was is not known ({unknown.reason}; {why})"]
+            said = [f"it starts at the earliest message, since its position is unknown ({unknown.reason}; {why})"]
             return build_cursor_info(CursorInfo(IN_THE_NODE, positions.first)), said
-        said.append(f"it begins where its node had it, which may be earlier than where it was ({why})")
+        said.append(
+            f"it starts at the position in its ZooKeeper node, which may be earlier than its last position ({why})"
+        )
     return made, said
 
 
@@ -116,7 +118,7 @@ def _position_alone(path: str, node: bytes) -> bytes:
     """Return a subscription's node without the state that only its ledger has; raises `CorruptMetadataError`."""
     found = parse_cursor_info(node, key=path)
     if found.mark_delete is None:
-        raise CorruptMetadataError("its node has no position", key=path)
+        raise CorruptMetadataError("its ZooKeeper node has no position", key=path)
     active_ms, properties = found.last_active_ms, found.cursor_properties
     return build_cursor_info(
         CursorInfo(IN_THE_NODE, found.mark_delete, last_active_ms=active_ms, cursor_properties=properties)
@@ -131,10 +133,10 @@ def settled_cursor(node: bytes, newest: bytes | None, positions: Positions, *, k
     told = state = parse_cursor_info(node, key=key)
     if not told.is_in_the_node:
         if newest is None:
-            raise CorruptMetadataError("its state is in a ledger of which no entry is known", key=key)
+            raise CorruptMetadataError("its position is in a cursor ledger that could not be read", key=key)
         state = parse_position_info(newest, key=key)
     if state.mark_delete is None:
-        raise CorruptMetadataError("a cursor without a position", key=key)
+        raise CorruptMetadataError("the cursor has no position", key=key)
     mark_delete = positions.moved(state.mark_delete)
     holes = _moved_holes(state.acknowledged_ranges(), positions, mark_delete)
     settled = CursorInfo(

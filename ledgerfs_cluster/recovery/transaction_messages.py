@@ -71,7 +71,7 @@ class TopicTransactions:
         hidden = {*self.transactions.get("aborted", ()), *self.open}
         both = sorted(hidden & self.transactions.get("committed", set()))
         if both:
-            reason = "an id of two transactions, one committed and one not (of clusters that both counted from 0?): brokers would hide both"
+            reason = "two transactions have this id, one committed and one not (perhaps of two clusters): brokers would hide both"
             raise RefusedLedgerError(reason, key=f"transaction {both[0]}")
         return sorted(hidden)
 
@@ -109,7 +109,7 @@ def _require_sound(batch: EntryBatch, rows: Int64, key: str) -> None:
     wrong = np.flatnonzero(check_entries(some).states >= EntryState.MISMATCH)
     if wrong.size:
         entry = some.id_of(int(wrong[0]))
-        raise CorruptMessageError(f"entry {entry} is of a transaction, and has a wrong checksum", key=key)
+        raise CorruptMessageError(f"entry {entry} of a transaction has a wrong checksum", key=key)
 
 
 def snapshot_topic(namespace: str) -> str:

@@ -31,27 +31,27 @@ class Namer(IntEnum):
 _SAID = {
     Namer.SCHEMA: (
         FindingKind.LOST_SCHEMA_LEDGER,
-        "its locator names the places of versions {}, and BookKeeper has no such ledgers: values of them cannot be decoded",
+        "BookKeeper lacks the ledgers of schema versions {}, which the schema locator references: their values cannot be decoded",
         (
-            "give readers the schema by ledgerfs schemas set, if you have it; producers need pulsar-admin schemas "
-            "delete --force and another upload, which begins at version 0 again"
+            "for readers, set the schema with `ledgerfs schemas set`, if you have it; for producers, run `pulsar-admin schemas "
+            "delete --force` and upload it again, which begins at version 0"
         ),
     ),
     Namer.COMPACTED: (
         FindingKind.LOST_COMPACTED_LEDGER,
         (
-            "named by the cursor of compaction as the compacted topic, and BookKeeper has no such ledger: consumers "
-            "with readCompacted fail, and so does the next compaction, which reads it"
+            "BookKeeper lacks the ledger of the compacted topic, which the compaction cursor references: consumers "
+            "with readCompacted fail, and the next compaction fails, too, since it reads this ledger"
         ),
-        "restore the ledger from a backup or a copy; other consumers, and ledgerfs, read what the topic itself still has",
+        "restore the ledger from a backup or a copy; other consumers and ledgerfs still read the uncompacted ledgers of the topic",
     ),
     Namer.COMPACTION: (
         FindingKind.LOST_COMPACTED_LEDGER,
         (
-            "has the state of the cursor of compaction, and BookKeeper has no such ledger: a broker that loads the "
-            "topic falls back to {}, and may not find the compacted topic"
+            "BookKeeper lacks the cursor ledger of compaction: a broker that loads the "
+            "topic falls back to position {}, and may not find the compacted topic"
         ),
-        "restore the ledger from a backup or a copy before a broker loads the topic; the next compaction has only what the topic has",
+        "restore the ledger from a backup or a copy before a broker loads the topic; else the next compaction loses old messages",
     ),
 }
 """Kind, evidence and repair step of a finding, by reference."""

@@ -54,18 +54,18 @@ def unequal_findings(survey: Survey, rows: Table) -> Iterator[Finding]:
     for row in rows:
         node = survey.ledgers[np.searchsorted(survey.ledgers["ledger_id"], row["ledger_id"])]
         entries, size = int(node["last_entry"]) + 1, int(node["length"])
-        what = "counts by the list, so that subscriptions may pass over entries behind its end"
+        effect = "subscriptions may skip entries after the end in the list"
         if entries < row["entries"]:
-            what = "counts by the list, which has entries that are nowhere"
+            effect = "counts entries of the list that do not exist"
         yield Finding(
             FindingKind.UNEQUAL_LEDGER,
             topic_of(survey.topics[int(row["topic"])]),
             (int(row["ledger_id"]),),
             abs(size - int(row["size"])),
             0,
-            f"listed with {int(row['entries']):,} entries of {int(row['size']):,} bytes, and closed in BookKeeper with {entries:,} of "
-            f"{size:,}: a broker reads by BookKeeper and {what}",
-            "keep a copy before it is trimmed: bookkeeper shell readledger -ledgerid N has what there is; ledgerfs verify tells more",
+            f"the ledger list has {int(row['entries']):,} entries with {int(row['size']):,} bytes, but BookKeeper closed the ledger with "
+            f"{entries:,} with {size:,}: a broker reads BookKeeper's entries, but {effect}",
+            "make a copy before it is trimmed: `bookkeeper shell readledger -ledgerid N` prints its entries; details: `ledgerfs verify`",
         )
 
 
@@ -73,15 +73,15 @@ def lost_findings(survey: Survey, rows: Table) -> Iterator[Finding]:
     """Yield a finding for each topic with lost ledgers."""
     for some in parts_by(rows, rows["topic"]):
         has_attempts = bool((some["has_context"] & (some["uuid_high"] != 0)).any())
-        objects = "; an attempt to offload is not complete: its objects may be whole" if has_attempts else ""
+        objects = "; an offload did not finish, but its objects may be complete" if has_attempts else ""
         yield Finding(
             FindingKind.LOST_LEDGER,
             topic_of(survey.topics[int(some["topic"][0])]),
             tuple(some["ledger_id"].tolist()),
             -1 if (some["entries"] == 0).any() else int(some["size"].sum()),
             0,
-            f"listed, not offloaded completely, and BookKeeper has no such ledger{objects}",
-            "restore the ledger from a backup or a copy; readers get past it only with autoSkipNonRecoverableData=true in broker.conf",
+            f"the ledger list has these ledgers, but BookKeeper lacks them and no offload is complete{objects}",
+            "restore the ledgers from a backup or a copy; without them readers need autoSkipNonRecoverableData=true in broker.conf",
         )
 
 
@@ -151,15 +151,15 @@ def _copies_on(is_gone: Mask, rows: Table, places: Int64, members: Int64) -> Tab
 
 
 def _on_missing(rows: Table, bookie: str, dark: int) -> Finding:
-    worst = f"; {dark:,} have entries of which no copy is on an available bookie" if dark else ""
+    worst = f"; {dark:,} have entries without a copy on any available bookie" if dark else ""
     return Finding(
         FindingKind.UNDER_REPLICATED,
         f"bookie {bookie}",
         tuple(np.sort(rows["ledger_id"]).tolist()),
         int(rows["length"].sum()),
         0,
-        f"{rows.size:,} ledgers have entries on it, and it is not in /ledgers/available, where a killed bookie stays up to 30 s{worst}",
-        f"start the bookie, or bookkeeper shell recover {bookie} (autorecovery does that, too)",
+        f"{rows.size:,} ledgers have entries on this bookie, which is not in /ledgers/available (a killed bookie stays up to 30 s){worst}",
+        f"start the bookie, or run `bookkeeper shell recover {bookie}` (autorecovery does the same)",
     )
 
 

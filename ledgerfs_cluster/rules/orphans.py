@@ -40,15 +40,15 @@ _KINDS = {
     DELAYED: FindingKind.ORPHAN_DELAYED_LEDGER,
 }
 _NAMED_BY = {
-    FindingKind.ORPHAN_LEDGER: "the topic's list of ledgers",
+    FindingKind.ORPHAN_LEDGER: "the topic's ledger list",
     FindingKind.ORPHAN_CURSOR_LEDGER: "the node of its subscription",
-    FindingKind.ORPHAN_SCHEMA_LEDGER: "the locator of its schema",
-    FindingKind.ORPHAN_COMPACTED_LEDGER: "the cursor of compaction",
+    FindingKind.ORPHAN_SCHEMA_LEDGER: "its schema locator",
+    FindingKind.ORPHAN_COMPACTED_LEDGER: "the compaction cursor",
     FindingKind.ORPHAN_DELAYED_LEDGER: "the properties of its subscription",
 }
 _OWN_PATH = "/ledgers"
 """Root of BookKeeper's metadata beside the cluster that it was set up with."""
-_SHARED = "do not delete it before you know: there are signs that other Pulsar clusters have their ledgers here, too; "
+_SHARED = "first find out whether it belongs to another Pulsar cluster, since other clusters seem to use this BookKeeper, too; "
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +111,9 @@ def flagged_findings(survey: Survey, rows: Table, lost: Int64, sound: Int64) -> 
     """
     is_last = is_in(rows["ledger_id"], lost)
     is_safe = is_in(rows["ledger_id"], sound) & ~is_last
-    safe = "ledgerfs verify the bucket, then bookkeeper shell deleteledger -ledgerid N"
-    unknown = "check again with --bucket that the objects are there, then bookkeeper shell deleteledger -ledgerid N"
-    last = (
-        "do not delete: BookKeeper has the only copy, since the objects are not whole (see this ledger's other finding)"
-    )
+    safe = "run `ledgerfs verify` on the bucket, then `bookkeeper shell deleteledger -ledgerid N`"
+    unknown = "run the check again with --bucket, to see whether the objects exist, then `bookkeeper shell deleteledger -ledgerid N`"
+    last = "do not delete: BookKeeper has the only copy, since the objects are incomplete (see this ledger's other finding)"
     for part, mend in ((rows[is_safe], safe), (rows[~is_safe & ~is_last], unknown), (rows[is_last], last)):
         for group in _groups(part, ("topic",)):
             some = part[group]
@@ -125,7 +123,7 @@ def flagged_findings(survey: Survey, rows: Table, lost: Int64, sound: Int64) -> 
                 tuple(some["ledger_id"].tolist()),
                 int(some["size"].sum()),
                 0,
-                "listed as offloaded and deleted in BookKeeper, and still there; no broker deletes it again",
+                "listed as offloaded and deleted from BookKeeper, but they still exist there; brokers do not retry the deletion",
                 mend,
             )
 
@@ -133,26 +131,27 @@ def flagged_findings(survey: Survey, rows: Table, lost: Int64, sound: Int64) -> 
 def _orphans_of(survey: Survey, rows: Table, known: frozenset[str], *, is_open: bool) -> Finding:
     component, owner, cursor = made_for(survey, rows[0])
     if component is None or owner is None:
-        raise ValueError("a ledger without an owner is nobody's orphan")
+        raise ValueError("an orphan needs an owner in its metadata")
     kind = FindingKind.ORPHAN_CURSOR_LEDGER if cursor is not None else _KINDS[component]
     state = "not closed" if is_open else "closed"
-    mend = "check again right before, then bookkeeper shell deleteledger -ledgerid N"
-    whose = "; it may be of another Pulsar cluster on the same BookKeeper that has such a topic, too: ledgers name no cluster"
-    mend = f"if no other Pulsar cluster has its ledgers here: {mend}"
+    mend = "run the check again directly before, then `bookkeeper shell deleteledger -ledgerid N`"
+    whose = "; it may belong to a topic of the same name in another Pulsar cluster on this BookKeeper: ledgers do not contain their cluster"
+    mend = f"if no other Pulsar cluster uses this BookKeeper: {mend}"
     if topic_made_for(component, owner) not in known:
-        whose = (
-            "; this cluster has no such topic: it was deleted, or is of another Pulsar cluster on the same BookKeeper"
-        )
-        mend = f"find out whose it is; {mend}"
+        whose = "; this cluster has no such topic: the topic was deleted, or belongs to another Pulsar cluster on this BookKeeper"
+        mend = f"find out which cluster owns it; {mend}"
     if is_open:
-        mend = "report only: a writer may live; look again when its broker is gone"
+        mend = "do not delete: a writer may still be running; check again after its broker has stopped"
     return Finding(
         kind,
         _subject(component, owner, cursor),
         tuple(rows["ledger_id"].tolist()),
         -1 if is_open else int(rows["length"].sum()),
         0,
-        f"{state} in BookKeeper, made for this by its metadata, and not named by {_NAMED_BY[kind]}, nor by any other{whose}",
+        (
+            f"{state} in BookKeeper and created for this by its metadata, but neither {_NAMED_BY[kind]} nor anything else "
+            f"references it{whose}"
+        ),
         mend,
     )
 
@@ -197,12 +196,14 @@ def signs_of_sharing(survey: Survey) -> list[str]:
     """Return a sentence for each sign of other clusters; an empty list is no proof that there are none."""
     signs = []
     if survey.ledgers_path != _OWN_PATH:
-        signs.append(f"BookKeeper keeps its metadata in {survey.ledgers_path}, as one that several clusters use may do")
+        signs.append(
+            f"BookKeeper has its metadata in {survey.ledgers_path}, which is common if several clusters share it"
+        )
     if survey.neighbours:
         signs.append(f"ZooKeeper has the metadata of other Pulsar clusters in {', '.join(survey.neighbours)}")
     strangers = _open_ledgers_of_others(survey)
     if strangers:
-        signs.append(f"{strangers:,} ledgers that are not closed are of topics that this cluster does not have")
+        signs.append(f"{strangers:,} ledgers that are not closed belong to topics that this cluster does not have")
     return signs
 
 

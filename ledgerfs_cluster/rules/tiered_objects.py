@@ -139,10 +139,10 @@ def with_broken_objects(rows: Table, bucket: TieredObjects) -> list[tuple[np.voi
 
 def _why(row: np.void, pair: np.void, reasons: Mapping[tuple[int, int, int], str]) -> str:
     if pair["is_readable"]:
-        told = f"{int(pair['entries']):,} entries of {int(pair['length']):,} bytes"
-        return f"the index tells {told}, the topic's list {int(row['entries']):,} of {int(row['size']):,}"
+        indexed = f"{int(pair['entries']):,} entries with {int(pair['length']):,} bytes"
+        return f"the index has {indexed}, but the topic's ledger list has {int(row['entries']):,} with {int(row['size']):,}"
     key = int(row["uuid_high"]), int(row["uuid_low"]), int(row["ledger_id"])
-    return reasons.get(key, "data and index object are not a whole ledger")
+    return reasons.get(key, "data and index object do not match")
 
 
 def _endpoint_in(driver: tuple[str | None, tuple[tuple[str, str], ...]], names: frozenset[str]) -> str | None:

@@ -101,7 +101,7 @@ def records_in(file: BinaryIO, name: str) -> Iterator[Record]:
     except zstandard.ZstdError as error:
         raise CorruptObjectError(f"the dump is damaged, or not a dump: {error}", key=name) from error
     if not isinstance(record, DumpEnd):
-        raise CorruptObjectError("the dump is not finished", key=name)
+        raise CorruptObjectError("the dump is incomplete: its end is missing", key=name)
 
 
 @contextmanager
@@ -111,7 +111,7 @@ def new_private_file(path: Path) -> Iterator[BinaryIO]:
     Raises `ObjectExistsError` if the file exists, and `InvalidOptionError` if it cannot be written.
     """
     if path.exists():
-        raise ObjectExistsError("the file is there already", key=str(path))
+        raise ObjectExistsError("the file already exists; choose another name, or delete it first", key=str(path))
     part = path.with_name(f".{path.name}.{uuid4().hex}.part")
     try:
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
@@ -140,12 +140,12 @@ def _records(lines: Iterable[bytes], name: str) -> Iterator[Record]:
     for number, line in enumerate(lines, 1):
         if is_ended or (number > 1 and line.rstrip() == _CLOSING.rstrip()):
             if line.rstrip() != _CLOSING.rstrip():
-                raise CorruptObjectError(f"the dump goes on after its end, in line {number}", key=name)
+                raise CorruptObjectError(f"the dump has more lines after its end, from line {number} on", key=name)
             continue
         try:
             record = _record(line, is_first=number == 1)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise CorruptObjectError(f"line {number} is not a line of a dump: {error}", key=name) from error
+            raise CorruptObjectError(f"line {number} of the dump is invalid: {error}", key=name) from error
         is_ended = isinstance(record, DumpEnd)
         yield record
 
@@ -165,14 +165,14 @@ def _record(line: bytes, *, is_first: bool) -> Record:
     """Return the record of a line. Raises `ValueError`, `KeyError` and `TypeError` for an invalid line."""
     start = b"{" if is_first else b","
     if not line.startswith(start) or not line.endswith(b"\n"):
-        raise ValueError("it is cut")
+        raise ValueError("the line is cut off")
     ((key, value),) = json.loads(b"{" + line[1:] + b"}").items()
     kind = next((one for one in _KINDS if key.startswith(one.prefix)), None)
     if kind is None:
-        raise ValueError(f"its kind is unknown: {key[:100]!r}")
+        raise ValueError(f"unknown kind of record {key[:100]!r}")
     is_header = kind.type is DumpHeader
     if is_header != is_first or (is_header and (value["format"], value["version"]) != (_FORMAT, _VERSION)):
-        raise ValueError(f"not the beginning of a {_FORMAT} of version {_VERSION}")
+        raise ValueError(f"not the header of a {_FORMAT} of version {_VERSION}")
     parts = key.removeprefix(kind.prefix).rsplit(" ", len(kind.key) - 1) if kind.key else []
     values = {name: codec.taken(part) for (name, codec), part in zip(kind.key.items(), parts, strict=True)}
     values |= {name: codec.taken(value[_NAMES.get(name, name)]) for name, codec in kind.fields.items()}
@@ -184,7 +184,7 @@ def _number(value: object, bits: int) -> int:
     """Return a number that has at most ``bits`` bits besides its sign; raises `ValueError` for a larger one."""
     number = int(str(value))
     if not -(1 << bits) <= number < 1 << bits:
-        raise ValueError(f"{number} is not a number of {bits + 1} bits")
+        raise ValueError(f"{number} is too large for {bits + 1} bits")
     return number
 
 

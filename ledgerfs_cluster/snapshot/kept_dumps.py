@@ -87,7 +87,9 @@ def dumps_store(url: str, storage_options: Mapping[str, Any]) -> RawStore:
     """
     fs, root = filesystem_of(url, storage_options)
     if isinstance(fs, SourceFileSystem):
-        raise UnusableUrlError("dumps are kept beside a bucket, and this is not a bucket", key=without_credentials(url))
+        raise UnusableUrlError(
+            "dumps are stored in a bucket or folder, but this URL is neither", key=without_credentials(url)
+        )
     store = open_store(fs, root, is_private=True)
     # A missing folder would look like a bucket without dumps.
     next(iter(store.list_pages()), None)
@@ -104,12 +106,12 @@ def kept_dumps(store: ObjectStore, cluster: str | None = None) -> list[KeptDump]
     for page in store.list_folder(FOLDER if cluster is None else f"{FOLDER}{cluster}/"):
         for stat in page:
             if stat.refused:
-                raise AccessDeniedError(f"a folder of dumps cannot be listed: {stat.refused}", key=stat.key)
+                raise AccessDeniedError(f"the folder with dumps cannot be listed: {stat.refused}", key=stat.key)
             if stat.key.endswith("/"):
                 continue
             kept = parse_kept_dump(stat)
             if kept is None:
-                _log.warning("%s: no name of a dump that ledgerfs keeps; left out", stat.key)
+                _log.warning("%s: skipped, since this is not the name of a stored dump", stat.key)
             else:
                 found.append(kept)
     return sorted(found, key=lambda one: (one.cluster, one.taken_ms, one.key))
@@ -143,7 +145,7 @@ def kept_bytes(store: ObjectStore, kept: KeptDump) -> bytes:
         pieces.append(piece)
     data = b"".join(pieces)
     if not sha256(data).hexdigest().startswith(kept.digest):
-        raise CorruptObjectError("its bytes do not have the digest in its name", key=stat.key)
+        raise CorruptObjectError("the dump is damaged: its bytes do not match the digest in its name", key=stat.key)
     return data
 
 
@@ -208,7 +210,7 @@ def kept_dump_at(place: str, storage_options: Mapping[str, Any] | None = None) -
     kept = parse_kept_dump(store.head(FOLDER + name).stat)
     if kept is None:
         raise NotFoundError(
-            "not the name of a kept dump; `ledgerfs cluster dumps` lists them", key=f"{store.url}/{FOLDER}{name}"
+            "not the name of a stored dump; `ledgerfs cluster dumps` lists them", key=f"{store.url}/{FOLDER}{name}"
         )
     return store, kept
 

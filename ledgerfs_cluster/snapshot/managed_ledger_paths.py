@@ -34,7 +34,10 @@ def _require_cursors_below(nodes: Nodes, topics: list[str]) -> None:
     """Raise `UnsupportedFormatError` if an apparent topic is a V1 namespace: its topics would be parsed as cursors, and be missed."""
     for path, node in answered(nodes.get_many, paths_below(nodes, topics)):
         if not uncompressed(node.data, key=path).startswith(_CURSOR):
-            raise UnsupportedFormatError("a V1 namespace, or a cursor, that is not known: no cursor is here", key=path)
+            raise UnsupportedFormatError(
+                "not a cursor of a topic: perhaps a namespace of Pulsar 1 named persistent, which ledgerfs does not support",
+                key=path,
+            )
 
 
 def list_of_ledgers(node: Node) -> ManagedLedgerInfo:
@@ -46,6 +49,6 @@ def list_of_ledgers(node: Node) -> ManagedLedgerInfo:
     """
     info = parse_managed_ledger_info(node.data, key=node.path)
     if not info.ledgers and info.terminated is None and (node.version or node.children):
-        told = "was set before" if node.version else "has subscriptions"
-        raise CorruptMetadataError(f"the list of ledgers is empty, though the node {told}", key=node.path)
+        sign = "was written before" if node.version else "has subscriptions"
+        raise CorruptMetadataError(f"the ledger list was lost: it is empty, although the node {sign}", key=node.path)
     return info

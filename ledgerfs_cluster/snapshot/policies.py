@@ -267,7 +267,7 @@ def policies_in(answer: TopicPoliciesAnswer) -> dict[str, NamespacePolicies]:
 def _mapping(value: object, key: str) -> Mapping[str, Any]:
     """Return a record of an event; raises `CorruptMetadataError` if another schema decoded it to something else."""
     if not isinstance(value, Mapping):
-        raise CorruptMetadataError("an event of policies is not a record", key=key)
+        raise CorruptMetadataError("a topic policy event is not a record", key=key)
     return value
 
 
@@ -277,4 +277,4 @@ def _topic_of(told: Mapping[str, Any], key: str) -> str:
     try:
         return managed_ledger_of(f"{domain}://" + "/".join(str(one) for one in parts if one))
     except InvalidNameError as error:
-        raise CorruptMetadataError(f"an event of policies names no topic: {error.reason}", key=key) from error
+        raise CorruptMetadataError(f"a topic policy event has no valid topic name: {error.reason}", key=key) from error

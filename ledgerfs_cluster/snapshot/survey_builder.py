@@ -162,7 +162,7 @@ class SurveyBuilder:
                 first = int(topics["first"][row])
                 ids += listed["ledger_id"][first : first + int(topics["ledgers"][row])].tolist()
                 before.append(compacted.get(row, -1))
-            trouble = "whether events are in a compacted ledger is not known" if None in before else None
+            trouble = "it is unknown whether its events are in a compacted ledger" if None in before else None
             topic = topic_of(of_namespace[0])
             path = locator_path(topic).removeprefix(f"{SCHEMAS}/")
             rows = schemas[schemas["name"] == self._words.row_of(path)]
@@ -303,7 +303,7 @@ class SurveyBuilder:
     def _take_topic(self, name: str, node: Node) -> None:
         info = list_of_ledgers(node)
         if name in self._topic_rows:
-            raise CorruptMetadataError("the topic is there twice", key=node.path)
+            raise CorruptMetadataError("the topic occurs twice", key=node.path)
         row = self._topic_rows[name] = len(self._topic_rows)
         first = len(self._listed)
         self._listed.extend(self._listed_row(row, one) for one in info.ledgers)
@@ -399,7 +399,7 @@ def _delayed_ledgers(info: CursorInfo, key: str) -> list[int]:
     values = [value for name, value in info.cursor_properties if name.startswith(_DELAYED)]
     for one in values:
         if not (one.isascii() and one.isdigit() and len(one) < _DIGITS):
-            raise CorruptMetadataError(f"a bucket of delayed messages is not a ledger: {one[:40]!r}", key=key)
+            raise CorruptMetadataError(f"the ledger id of a delayed-message bucket is invalid: {one[:40]!r}", key=key)
     return [int(one) for one in values]
 
 

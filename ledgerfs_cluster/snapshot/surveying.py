@@ -80,7 +80,7 @@ def look_again(
     reading = _Reading(cluster, bookies, progress)
     reading.take("reading ledgers again", reading.walk.named_ledgers(ledger_ids.tolist()))
     reading.take_parts((TOPICS, SCHEMAS_PART, BOOKIES), " again")
-    reading.take("asking bookies again", reading.cursors(COMPACTION))
+    reading.take("reading from bookies again", reading.cursors(COMPACTION))
     return reading.survey()
 
 
@@ -126,7 +126,7 @@ def dump_cluster(cluster: LivingCluster, bookies: BookieReads | None, path: Path
         reading.take("reading new topics", reading.walk.new_topics(topics))
         reading.take("reading new ledgers", reading.walk.named_ledgers(reading.builder.unread_ledgers()))
         reading.take_answers()
-        reading.take("asking for schemas", reading.schemas())
+        reading.take("reading schemas", reading.schemas())
         writer.write(DumpEnd(nodes, _now()))
         writer.flush()
         return Dumped(nodes, troubles, file.tell(), reading.began_ms)
@@ -188,7 +188,9 @@ class _Reading:
     def take_answers(self, *, with_policies: bool = True) -> None:
         """Add the answers of bookies: ends of topics, cursors, policies of topics."""
         # Cursor states come first: they reference the compacted ledgers of events.
-        self.take("asking bookies", chain(self._ends(), self.cursors(), self._policies() if with_policies else ()))
+        self.take(
+            "reading from bookies", chain(self._ends(), self.cursors(), self._policies() if with_policies else ())
+        )
 
     def survey(self) -> Survey:
         """Return the snapshot of everything that was added."""
@@ -225,7 +227,7 @@ class _Reading:
         )
         for path, found in self._found(wanted, lambda asked: bookies.last_entries([node for _, node in asked])):
             if isinstance(found, LedgerfsError):
-                yield CursorAnswer(path, None, f"{path}: its position may be old: {found}")
+                yield CursorAnswer(path, None, f"{path}: its position may be out of date: {found}")
             else:
                 yield CursorAnswer(path, found)
 
@@ -270,7 +272,7 @@ class _Reading:
             except CorruptObjectError as error:
                 found = error
             trouble = str(found)
-        return TopicPoliciesAnswer(places.namespace, {}, f"policies of topics of {places.namespace}: {trouble}")
+        return TopicPoliciesAnswer(places.namespace, {}, f"topic policies of namespace {places.namespace}: {trouble}")
 
     def _found(
         self,

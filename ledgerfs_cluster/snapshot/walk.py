@@ -64,7 +64,7 @@ class Walk(NamedTuple):
         try:
             top = self.nodes.children(root)
         except ObjectNotFoundError as error:
-            reason = "BookKeeper keeps no ledgers here: are the servers another cluster's, or is a path missing (host:port/path)?"
+            reason = "this ZooKeeper has no BookKeeper ledgers: it belongs to another cluster, or a path is missing (host:port/path)"
             raise BucketNotFoundError(reason, key=root) from error
         folders: Iterable[str] = (f"{root}/{name}" for name in top)
         # Two levels of folders contain ids of ten digits, four levels those of nineteen.

@@ -219,7 +219,7 @@ class ClusterLock:
                 or one.path.startswith(f"{MARKS_PATH}/")
                 or (isinstance(one, MakeNode) and one.is_ephemeral)
             ):
-                raise InvalidNameError("the nodes of the lock are not for commits", key=one.path)
+                raise InvalidNameError("a commit must not change the nodes of the lock", key=one.path)
         self._require_own()
         with self._lock:
             self._make_parents(operations)
@@ -243,7 +243,7 @@ class ClusterLock:
 
     def _require_own(self) -> None:
         if self._is_inherited:
-            reason = "a forked child has no part in the lock of its parent"
+            reason = "a forked child process cannot use the lock of its parent process"
             raise LockLostError.of(reason, LOCK_PATH, is_uncertain=False)
 
     def _make_parents(self, operations: Sequence[Operation]) -> None:
@@ -323,7 +323,7 @@ class ClusterLock:
             if self._client.is_over:
                 raise self._lose(outcome.reason)
             if losses == _SENDS or time.monotonic() > until:
-                reason = f"the connection to ZooKeeper broke at each try ({outcome.reason}); nothing was done"
+                reason = f"every try to commit failed: {outcome.reason}; nothing was changed"
                 raise StoreUnreachableError(reason, key=operations[0].path if operations else LOCK_PATH)
             time.sleep(_PAUSE_S)
 
@@ -359,7 +359,7 @@ class ClusterLock:
                 self._version += 1
                 return False
             time.sleep(_PAUSE_S)
-        raise self._lose("the nodes of the lock are gone, or others than they were", is_uncertain=True)
+        raise self._lose("the nodes of the lock were deleted or replaced", is_uncertain=True)
 
     def _fences(self, number: int) -> list[Operation]:
         return [RequireNode(LOCK_PATH, 0), SetNode(self._mark, b"%d" % number, self._version)]
@@ -368,8 +368,8 @@ class ClusterLock:
         """Return the refused operation of the caller; raise `LockLostError` for one of the fences."""
         if refused.at >= _FENCES:
             return Refusal(refused.at - _FENCES, refused.code)
-        what = "is gone" if refused.code == NO_NODE else f"was changed (error {refused.code})"
-        raise self._lose(f"the lock of this process {what}; another process may have it")
+        change = "was deleted" if refused.code == NO_NODE else f"was changed (error {refused.code})"
+        raise self._lose(f"the lock of this process {change}; another process may hold it")
 
     def _next(self) -> int:
         self._number += 1
@@ -392,7 +392,7 @@ def send(client: "Client", operations: Sequence[Operation]) -> Refusal | Unanswe
     request = Commit([(one.opcode, one.body(client.full(one.path))) for one in operations])
     if request.size > MOST_BYTES:
         largest = max(operations, key=lambda one: len(getattr(one, "data", b"")))
-        reason = f"a change of {request.size:,} bytes; a ZooKeeper takes {MOST_BYTES:,} at once"
+        reason = f"the change has {request.size:,} bytes, but ZooKeeper accepts at most {MOST_BYTES:,} at once"
         raise UnsupportedWriteError(reason, key=largest.path)
     reason = "the connection to ZooKeeper broke"
     try:
@@ -400,7 +400,7 @@ def send(client: "Client", operations: Sequence[Operation]) -> Refusal | Unanswe
         if not isinstance(reply, int):
             return refusal_in(reply, len(operations))
     except (struct.error, ValueError) as error:
-        return Unanswered(may_be_done=True, reason=f"what was received is no answer of ZooKeeper's: {error}")
+        return Unanswered(may_be_done=True, reason=f"the server did not send a valid ZooKeeper reply: {error}")
     except LedgerfsError as error:
         reason = error.reason
     except BaseException:
@@ -413,7 +413,7 @@ def send(client: "Client", operations: Sequence[Operation]) -> Refusal | Unanswe
 def _take(client: "Client", mark: str, holder: bytes, servers: str) -> None:
     """Create the lock and the mark; after a lost answer the mark shows that the lock is ours."""
     reader = NodeReader(client)
-    trouble = "others change its nodes all the time"
+    trouble = "other clients keep changing its nodes"
     for _ in range(_TRIES):
         found = reader.newest(LOCK_PATH)
         if found is not None:
@@ -429,7 +429,7 @@ def _take(client: "Client", mark: str, holder: bytes, servers: str) -> None:
             trouble = outcome.reason
         elif outcome.code not in _FOUND:
             raise _refused(LOCK_PATH, outcome.code)
-    raise StoreUnreachableError(f"could not take the lock in {_TRIES} tries: {trouble}", key=LOCK_PATH)
+    raise StoreUnreachableError(f"cannot take the lock in {_TRIES} tries: {trouble}", key=LOCK_PATH)
 
 
 def _marks_of_others(reader: NodeReader) -> Iterator[Operation]:
@@ -451,7 +451,9 @@ def _missing(newest: Callable[[str], Node | None], path: str, servers: str = "")
     missing: list[Operation] = []
     while newest(path) is None:
         if path == "/":
-            raise BucketNotFoundError("these servers have no such folder (chroot)", key=servers)
+            raise BucketNotFoundError(
+                "ZooKeeper has no such path (chroot); check the path after the servers (host:port/path)", key=servers
+            )
         missing.append(MakeNode(path, b""))
         path = parent_of(path)
     return missing[::-1]
@@ -461,7 +463,9 @@ def _refused(path: str, code: int) -> LedgerfsError:
     if code in _FOUND:
         return ChangedMeanwhileError.of(_FOUND[code], path)
     if code == NO_AUTH:
-        reason = "ZooKeeper does not let this user change this node; check username and password. Nothing was done"
+        reason = (
+            "ZooKeeper does not allow this user to change this node; check username and password. Nothing was changed"
+        )
         return AccessDeniedError(reason, key=path)
     return failure(code, path)
 
@@ -469,7 +473,7 @@ def _refused(path: str, code: int) -> LedgerfsError:
 def _held(held: LockHolder) -> LockHeldError:
     since = dt.datetime.fromtimestamp(held.since_ms / 1000, dt.UTC).isoformat(timespec="seconds")
     reason = (
-        f"held since {since} by {held.holder[:500].decode('utf-8', 'replace')}; the lock of a process that has ended "
-        "goes by itself when the session of that process does"
+        f"the lock has been held since {since} by {held.holder[:500].decode('utf-8', 'replace')}; stop that process, or wait: the lock "
+        "of a dead process is released when its ZooKeeper session expires"
     )
     return LockHeldError.of(held.holder, reason, LOCK_PATH)

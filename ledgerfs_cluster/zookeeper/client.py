@@ -111,7 +111,7 @@ class Client:
                 if not (session.is_inherited or session.is_over):
                     return session
                 if not self._is_renewed:
-                    reason = f"the session with ZooKeeper is over ({self._settings.servers}){_trouble(session)}"
+                    reason = f"the session with ZooKeeper has ended ({self._settings.servers}){_trouble(session)}"
                     raise StoreUnreachableError(reason, key=path)
                 self._drop(session)
             session = self._session = Session(self._settings, self._newest)
@@ -192,7 +192,7 @@ class Client:
         kind = StoreTimeoutError if session.was_connected else StoreUnreachableError
         trouble = _trouble(session)
         if self._newest and not session.was_connected:
-            trouble += "; a server whose data are older than what was read before is not used"
+            trouble += "; servers whose data is older than data that was read before are not used"
         reason = f"no ZooKeeper server answered in {seconds:.0f} s ({self._settings.servers}){trouble}"
         return kind(reason, key=asked.path)
 
@@ -209,7 +209,7 @@ class Client:
     def _code(self, asked: Asked, request: Request, error: Exception) -> int | None:
         """Return the final error code of a request; None if it should be sent again."""
         if isinstance(error, AuthFailedError):
-            reason = f"ZooKeeper refuses the login; check username and password ({self._settings.servers})"
+            reason = f"ZooKeeper refused the login; check username and password ({self._settings.servers})"
             raise AccessDeniedError(reason, key=asked.path) from error
         if isinstance(error, ZookeeperError) and not isinstance(error, _PASSING):
             code: int = error.code

@@ -25,7 +25,7 @@ class ClusterClock:
         """
         node = lock.node(LOCK_PATH)
         if node is None:
-            raise LockLostError.of("the lock of this process is gone", LOCK_PATH, is_uncertain=False)
+            raise LockLostError.of("the lock of this process was deleted", LOCK_PATH, is_uncertain=False)
         self._server_ms = node.created_ms
         # Taken after the write: the estimate is rather a little early.
         self._since_ns = time.monotonic_ns()

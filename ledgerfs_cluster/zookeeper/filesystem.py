@@ -25,7 +25,7 @@ class ClusterFileSystem(SourceFileSystem):
     """
 
     protocol = PROTOCOL
-    what = "a living cluster"
+    what = "a live cluster"
 
     def __init__(  # noqa: PLR0917  (fsspec makes copies by position)
         self,
@@ -51,6 +51,8 @@ class ClusterFileSystem(SourceFileSystem):
     def cluster(self, servers: str) -> LivingCluster:
         """Return the cluster at these servers; sends no request. Raises `UnusableUrlError` if there are none."""
         if not servers.partition("/")[0]:
-            raise UnusableUrlError("no server is named: pulsar+zk://host:port,host:port", key=f"{PROTOCOL}://{servers}")
+            raise UnusableUrlError(
+                "the servers are missing: pulsar+zk://host:port,host:port", key=f"{PROTOCOL}://{servers}"
+            )
         login = with_login(self._login)
         return LivingCluster(servers, Nodes(servers, timeout_s=self._reading.timeout_s, **login), self._reading)

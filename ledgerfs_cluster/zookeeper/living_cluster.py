@@ -46,15 +46,17 @@ class LiveReading:
     def __post_init__(self) -> None:
         for name, value, known in (("read_from", self.read_from, READ_FROM), ("open_end", self.open_end, OPEN_ENDS)):
             if value not in known:
-                raise InvalidOptionError(f"one of {', '.join(known)}", key=f"{name}={value}")
+                raise InvalidOptionError(f"expected one of {', '.join(known)}", key=f"{name}={value}")
         if not self.ledgers_path.startswith("/"):
-            raise InvalidOptionError("a path from the root, such as /ledgers", key=f"ledgers_path={self.ledgers_path}")
+            raise InvalidOptionError(
+                "expected an absolute path, such as /ledgers", key=f"ledgers_path={self.ledgers_path}"
+            )
         for name, number in (("timeout_s", self.timeout_s), ("bookie_rate", self.bookie_rate)):
             if number is not None and not number > 0:
-                raise InvalidOptionError("more than 0", key=f"{name}={number}")
+                raise InvalidOptionError("expected a number greater than 0", key=f"{name}={number}")
         for name, mapping in (("bucket_options", self.bucket_options), ("bucket_urls", self.bucket_urls)):
             if not isinstance(mapping, Mapping):
-                raise InvalidOptionError("a mapping", key=name)
+                raise InvalidOptionError("expected a mapping", key=name)
 
 
 @dataclass(frozen=True, slots=True)

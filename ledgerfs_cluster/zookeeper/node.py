@@ -148,13 +148,15 @@ def _require_path(path: str, version: int = 0) -> None:
     """Raise `InvalidNameError` for an invalid path of a node to change, `InvalidOptionError` for a version below 0."""
     parts = path.split("/")
     if len(parts) < 2 or parts[0] or any(part in {"", ".", ".."} for part in parts[1:]) or "\0" in path:
-        raise InvalidNameError("no path of a node, such as /folder/node", key=path[:200])
+        raise InvalidNameError(
+            "not a valid path of a ZooKeeper node; expected one such as /folder/node", key=path[:200]
+        )
     try:
         path.encode()
     except UnicodeEncodeError as error:
-        raise InvalidNameError("no text that ZooKeeper could have as a path", key=repr(path)) from error
+        raise InvalidNameError("not a valid ZooKeeper path: it cannot be encoded as UTF-8", key=repr(path)) from error
     if version < 0:
-        raise InvalidOptionError(f"a version that was read is 0 or more, not {version}", key=path)
+        raise InvalidOptionError(f"the version of a node must be at least 0, not {version}", key=path)
 
 
 GET_DATA, GET_CHILDREN, SYNC = 4, 8, 9
@@ -242,7 +244,7 @@ class Commit(_Request):
         with self._lock:
             if self._is_withdrawn or self._was_sent:
                 # kazoo treats this as a broken connection, and opens another.
-                raise ConnectionError("a commit that is no longer wanted")
+                raise ConnectionError("the commit was withdrawn")
             self._was_sent = True
             return self._data
 
@@ -336,7 +338,7 @@ def refusal_in(reply: Reply, count: int) -> Refusal | None:
     packet, at = reply
     (kind, is_end, _), at = _OPERATION.unpack_from(packet, at), at + _OPERATION.size
     if is_end:
-        raise ValueError("a reply without results")
+        raise ValueError("the reply has no results")
     if kind != _ERROR:
         return None
     for index in range(count):
@@ -344,20 +346,22 @@ def refusal_in(reply: Reply, count: int) -> Refusal | None:
         if code:
             return Refusal(index, code)
         at += _LENGTH.size + _OPERATION.size
-    raise ValueError("a commit that failed without an error")
+    raise ValueError("the commit failed without an error code")
 
 
 def failure(code: int, path: str) -> LedgerfsError:
     """Return the ledgerfs error for a ZooKeeper error code about one node."""
     if code == _UNIMPLEMENTED:
-        return StoreError("the server cannot read several nodes at once; ZooKeeper 3.6 or later is needed", key=path)
+        return StoreError(
+            "the server cannot read several nodes in one request; ledgerfs requires ZooKeeper 3.6 or later", key=path
+        )
     if code == NO_NODE:
         return ObjectNotFoundError("ZooKeeper has no such node", key=path)
     if code == NO_AUTH:
-        reason = "ZooKeeper does not show this node to this user; check username and password"
+        reason = "ZooKeeper does not allow this user to read this node; check username and password"
         return AccessDeniedError(reason, key=path)
-    return StoreError(f"ZooKeeper answered with error {code}", key=path)
+    return StoreError(f"ZooKeeper returned error code {code}", key=path)
 
 
 def _wrong(path: str) -> WrongBodyError:
-    return WrongBodyError("what was received is no answer of ZooKeeper's", key=path)
+    return WrongBodyError("the server did not send a valid ZooKeeper reply", key=path)

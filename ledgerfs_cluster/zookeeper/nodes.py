@@ -196,9 +196,9 @@ def _require_path(path: str) -> int:
     try:
         size = len(path.encode())
     except UnicodeEncodeError as error:
-        raise InvalidNameError("no text that ZooKeeper could have as a path", key=repr(path)) from error
+        raise InvalidNameError("not a valid ZooKeeper path: it cannot be encoded as UTF-8", key=repr(path)) from error
     if not path.startswith("/") or size > _REQUEST_BYTES:
-        raise InvalidNameError("a path of ZooKeeper begins with / and has less than 256 KiB", key=path[:200])
+        raise InvalidNameError("a ZooKeeper path must begin with / and be shorter than 256 KiB", key=path[:200])
     return size
 
 

@@ -248,7 +248,7 @@ class _BoundedSocket:
     def recv(self, size: int) -> bytes:
         """Receive at most ``size`` bytes."""
         if size > _MOST_REPLY_BYTES:
-            raise ConnectionError(f"the server claims to send {size:,} bytes")
+            raise ConnectionError(f"the server announces an impossible reply of {size:,} bytes")
         received: bytes = self._socket.recv(min(size, _MOST_AT_ONCE))
         return received
 
@@ -279,8 +279,10 @@ def _ready(reading: list[Any], writing: list[Any], _: list[Any], seconds: float 
 def require_servers(servers: str) -> None:
     """Raise `UnusableUrlError` for a text without servers."""
     if "@" in servers:
-        raise UnusableUrlError("an address of ZooKeeper has no login; use the options username and password")
+        raise UnusableUrlError("the address must not contain a login; use the options username and password")
     try:
         collect_hosts(servers)
     except ValueError as error:
-        raise UnusableUrlError(f"no servers of ZooKeeper (host:port,host:port/folder): {error}", key=servers) from error
+        raise UnusableUrlError(
+            f"not valid ZooKeeper servers (expected host:port,host:port/path): {error}", key=servers
+        ) from error

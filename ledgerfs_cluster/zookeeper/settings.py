@@ -50,7 +50,7 @@ class Settings:
             if number is not None and not number > 0:
                 raise InvalidOptionError(f"must be greater than 0, not {number}", key=name)
         if self.username is not None and ":" in self.username:
-            raise InvalidOptionError("a name with a colon cannot be sent to ZooKeeper", key="username")
+            raise InvalidOptionError("the username must not contain a colon", key="username")
 
     @property
     def logins(self) -> list[tuple[str, str]]:

@@ -67,7 +67,7 @@ def test_a_kept_catalog_is_of_its_layouts(count: Callable[[str, str], int], tmp_
 def test_a_ledger_of_a_layout_that_is_not_read_is_an_error_of_ours(url: str) -> None:
     (ref,) = open_bucket(url, layout="mapfile").catalog.refs()
     other = open_bucket(url, layout="pulsar_blob")
-    with pytest.raises(InvalidOptionError, match="layout=mapfile: the bucket was opened to be read in another layout"):
+    with pytest.raises(InvalidOptionError, match="layout=mapfile: the bucket was opened with another layout"):
         other.reader(ref)
     assert not verify(other).is_damaged
 

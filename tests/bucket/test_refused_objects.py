@@ -126,7 +126,7 @@ def test_without_a_topic_it_is_an_error_of_every_command(
         assert "--on-unreadable skip" in error, arguments
         assert not list(tmp_path.rglob("*ledger-*")), arguments
     done = command("repair", "BUCKET", "--on-unreadable", "skip", code=3)
-    assert b"nothing is written before it can be read" in done.stderr
+    assert b"ledgerfs writes nothing until it can be read" in done.stderr
     done = command("verify", "BUCKET", code=3)
     assert f"unchecked  unreadable-index  {INDEX}".encode() in done.stdout
     bucket = opened()
@@ -145,7 +145,7 @@ def test_skip_reads_the_rest_and_says_so(
     for arguments in READING:
         out = tmp_path / arguments[0]
         done = command(*(str(out) if one == "OUT" else one for one in arguments), "--on-unreadable", "skip", code=1)
-        assert f"left out, since the store refuses them: {INDEX}: access denied".encode() in done.stderr, arguments
+        assert f"left out objects that the store refuses: {INDEX}: access denied".encode() in done.stderr, arguments
     assert counts(command("count", "BUCKET", "--json", "--on-unreadable", "skip", code=1)) == {
         TOPIC: 2 * MESSAGES,
         OTHER: MESSAGES,
@@ -176,7 +176,7 @@ def test_with_a_topic_only_reading_that_topic_fails(
     done = command("verify", "BUCKET", code=3)
     assert f"unchecked  unreadable-index  {INDEX}".encode() in done.stdout
     done = command("repair", "BUCKET", code=3)
-    assert b"left alone: it may be sound" in done.stdout
+    assert b"left alone: it may be undamaged" in done.stdout
     done = command("offload", "BUCKET", str(tmp_path / "copy"), code=3)
     assert INDEX.encode() in done.stderr
     copied = open_bucket(str(tmp_path / "copy"))
@@ -194,7 +194,7 @@ def test_with_a_topic_only_reading_that_topic_fails(
     assert bucket.topic(TOPIC).message((1, 0)).value == b"1:0"
     (plan,) = (one for one in plan_each(bucket.catalog) if one.topic == TOPIC)
     assert plan.reason is not None
-    assert f"the store refuses ledger 2, {INDEX}: access denied" in plan.reason
+    assert f"the store refuses access to ledger 2, {INDEX}: access denied" in plan.reason
 
 
 def test_with_a_topic_skip_leaves_out_that_ledger(
@@ -381,7 +381,7 @@ def test_writing_never_skips(opened: Callable[..., Bucket], proxy: FaultProxy, p
     proxy.faults = OF_UNKNOWN_TOPIC
     bucket = opened(on_unreadable="skip")
     for read in (bucket.list_to_write, bucket.list_all):
-        with pytest.raises(AccessDeniedError, match="nothing is written before it can be read") as caught:
+        with pytest.raises(AccessDeniedError, match="ledgerfs writes nothing until it can be read") as caught:
             read()
         assert caught.value.key == INDEX
     # What was listed to write does not change how the bucket is read.
@@ -425,10 +425,10 @@ def test_a_bucket_of_which_everything_is_refused(
     proxy.faults = refused(*indexes, *(key.removesuffix("-index") for key in indexes))
     for name in ("topics", "count", "ls"):
         done = command(name, "BUCKET", "--on-unreadable", "skip", code=1)
-        assert b"left out, since the store refuses them: " in done.stderr
+        assert b"left out objects that the store refuses: " in done.stderr
         assert b"and 3 more" in done.stderr
     done = command("count", "BUCKET", TOPIC, "--on-unreadable", "skip", code=2)
-    assert b"nothing tells the topics of 4 ledgers there" in done.stderr
+    assert b"the topics of 4 ledgers cannot be determined" in done.stderr
     options = {"fo": place.url, "target_options": proxy.options, "on_unreadable": "skip"}
     with pytest.warns(UnreadableObjectsWarning, match="and 3 more"):
         assert LedgerFileSystem(**options, skip_instance_cache=True).find("entries") == []

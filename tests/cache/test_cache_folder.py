@@ -76,7 +76,7 @@ def test_a_user_without_a_home_has_a_temporary_folder(monkeypatch):
 
 def test_without_any_folder_the_error_says_what_to_do(no_folder, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(no_folder))
-    with pytest.raises(CacheWriteError, match=r"cache_dir=, or \$LEDGERFS_CACHE_DIR") as caught:
+    with pytest.raises(CacheWriteError, match=r"cache_dir= or \$LEDGERFS_CACHE_DIR") as caught:
         CacheFolder(no_folder / "rendered").make()
     assert caught.value.errno is not None
 

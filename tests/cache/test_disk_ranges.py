@@ -505,7 +505,7 @@ def test_a_full_disk_is_reported_once_and_left_in_peace_for_a_while(
         (disk / "filler").write_bytes(bytes(2 << 20))
     for start in range(1000, 50_000, 1000):
         ranges.read("a", start, start + 100)
-    assert warnings_of(caplog) == [f"byte ranges cannot be kept in {disk}/cache: No space left on device"]
+    assert warnings_of(caplog) == [f"byte ranges cannot be cached in {disk}/cache: No space left on device"]
     assert parts(disk / "cache") == []
     (disk / "filler").unlink()
     ranges.read("a", 1000, 1100)
@@ -554,7 +554,7 @@ def test_a_folder_that_is_read_only_is_read(
         assert ranges.read("a", 0, 1000)
         assert not ranges.read("c", 0, 1000)
         ranges.forget("b")
-    assert warnings_of(caplog) == [f"byte ranges cannot be kept in {disk}/cache: Read-only file system"]
+    assert warnings_of(caplog) == [f"byte ranges cannot be cached in {disk}/cache: Read-only file system"]
 
 
 def test_a_folder_that_is_deleted_is_made_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,7 +87,7 @@ def test_a_rendered_file_in_a_linked_folder_is_not_served(
     assert names(forged) == {f"{KEY}.file"}
     assert rendered(forged, b"never asked for") == b"forged"
     (said, instead) = warnings_of(caplog)
-    assert f"{tmp_path}/cache: a link, which is not followed" in said
+    assert f"{tmp_path}/cache: a symbolic link, which is not followed" in said
     assert f"{tmp_path}/cache" in instead
 
 
@@ -120,7 +120,7 @@ def test_a_link_in_the_place_of_a_rendered_file_is_neither_served_nor_followed(
     if suffix == "file":
         assert rendered(folder) == b"true"
     else:
-        with pytest.raises(OSError, match=f"{KEY}.file.part.*a link, which is not followed"):
+        with pytest.raises(OSError, match=f"{KEY}.file.part.*a symbolic link, which is not followed"):
             rendered(folder)
     assert target.read_bytes() == before
 
@@ -131,7 +131,7 @@ def test_a_hard_link_in_the_place_of_a_part_is_not_emptied(tmp_path: Path) -> No
     victim.write_bytes(b"mine")
     victim.chmod(0o600)
     (folder / f"{KEY}.file.part").hardlink_to(victim)
-    with pytest.raises(OSError, match="has other names"):
+    with pytest.raises(OSError, match="has other hard links"):
         rendered(folder)
     assert victim.read_bytes() == b"mine"
 

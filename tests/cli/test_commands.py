@@ -116,7 +116,7 @@ def test_everything_on_s3_with_credentials_of_the_environment(s3_golden: str, s3
     described = json.loads(output_of_process("info", s3_golden, "26", "--json", env=env))
     assert described["objects"]["data"]["user_metadata"]["s3managedledgeroffloaderformatversion"] == "1"
     remark, verdict = output_of_process("verify", s3_golden, env=env).splitlines()
-    assert remark.startswith("remark  unsaved-schemas  messages of 12 topics name schema versions that are not saved")
+    assert remark.startswith("remark  unsaved-schemas  messages of 12 topics have schema versions that are not saved")
     assert verdict == "ledgers checked: 104 (4,221 entries, 25.6 MiB); no damage"
 
 
@@ -140,9 +140,9 @@ def test_each_bad_bucket_gets_one_clear_line(tmp_path: Path, s3: S3Server, s3_bu
         (str(tmp_path / "nowhere"), {}, 3, f"ledgerfs: file://{tmp_path}/nowhere: no such bucket or folder"),
         ("memory://nothing", {}, 3, "ledgerfs: memory:///nothing: no such bucket or folder"),
         ("s3://nowhere-at-all", env, 3, "ledgerfs: s3://nowhere-at-all: no such bucket"),
-        (str(tmp_path / "empty"), {}, 0, f"file://{tmp_path}/empty: no offloaded ledgers; it has no objects"),
-        (f"s3://{s3_bucket}", env, 0, f"s3://{s3_bucket}: no offloaded ledgers; it has no objects"),
-        (str(tmp_path), {}, 0, f"file://{tmp_path}: no offloaded ledgers; none of its 2 objects is a ledger's"),
+        (str(tmp_path / "empty"), {}, 0, f"file://{tmp_path}/empty: no offloaded ledgers; the bucket is empty"),
+        (f"s3://{s3_bucket}", env, 0, f"s3://{s3_bucket}: no offloaded ledgers; the bucket is empty"),
+        (str(tmp_path), {}, 0, f"file://{tmp_path}: no offloaded ledgers; its 2 objects are not ledgers"),
         ("s3://golden", {"AWS_ENDPOINT_URL": s3.endpoint}, 3, "ledgerfs: s3://golden: access denied: "),
         ("s3://BAD_!bucket", keys, 3, "ledgerfs: s3://BAD_!bucket"),
         ("nonsense://x", {}, 2, "ledgerfs: nonsense://x: Protocol not known: nonsense"),
@@ -185,8 +185,8 @@ def test_what_needs_attention_is_said_beside_the_topics(tmp_path: Path) -> None:
     done = run("topics", url)
     assert len(done.stdout.splitlines()) == 2
     assert done.stderr.decode().splitlines() == [
-        f"{url}: 1 ledgers seem to be uploaded just now, and are not read yet (ledger 2 of unknown topic)",
-        f"{url}: also 1 data objects without index; `ledgerfs verify` names them",
+        f"{url}: 1 ledgers are probably still being uploaded and are not read yet (ledger 2 of unknown topic)",
+        f"{url}: also 1 data objects without index; `ledgerfs verify` lists them",
     ]
 
 

@@ -40,7 +40,7 @@ def test_a_topic_is_exported_and_told_on_standard_error(golden_url: str, tmp_pat
         assert re.fullmatch(rf"{out}: 3 files, 600 messages, \d+\.\d KiB\n", done.stderr.decode())
         assert files(out) == sorted([*HIDDEN, f"26.{kind}", f"84.{kind}", f"123.{kind}"])
         again = run("export", golden_url, PLAIN, str(out), "--format", kind)
-        assert again.stderr.decode() == f"{out}: 0 files, 0 messages, 0 B; 3 kept from before\n"
+        assert again.stderr.decode() == f"{out}: 0 files, 0 messages, 0 B; 3 kept from earlier runs\n"
 
 
 def test_damage_is_exit_code_1_each_time(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_damage_is_exit_code_1_each_time(tmp_path: Path) -> None:
     lines = (
         run("export", url, "orders", str(tmp_path / "2"), "--on-corrupt", "skip", code=1).stderr.decode().splitlines()
     )
-    assert lines[0].endswith("1 damaged entries were left out before")
+    assert lines[0].endswith("1 damaged entries were left out by earlier runs")
 
 
 def test_a_stream_has_the_messages_of_all_files(golden_url: str, tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_stream_that_lacks_messages_ends_with_1(tmp_path: Path) -> None:
         done = run("export", url, "orders", "-", "--format", kind, code=1)
         with pytest.raises(pa.ArrowInvalid):
             opened(pa.BufferReader(done.stdout))
-    assert b"--overwrite is of folders" in run(*command, "--overwrite", code=2).stderr
+    assert b"--overwrite works only for folders" in run(*command, "--overwrite", code=2).stderr
 
 
 # Ends that nobody wants.
@@ -135,7 +135,7 @@ def test_killed_in_the_middle_and_run_again(
     first = (out / "26.parquet").stat()
     told = run(*arguments, env=environment_of(s3)).stderr.decode()
     assert "2 files, 400 messages" in told
-    assert told.endswith("; 1 kept from before\n")
+    assert told.endswith("; 1 kept from earlier runs\n")
     assert (out / "26.parquet").stat().st_ino == first.st_ino
     run("export", s3_golden, PLAIN, str(tmp_path / "whole"), env=environment_of(s3))
     assert contents(out) == contents(tmp_path / "whole")

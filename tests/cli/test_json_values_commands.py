@@ -29,7 +29,7 @@ def test_head_has_the_fields_of_what_it_shows(url: str) -> None:
     assert output("head", url, EVENTS, "--values", "json", "-n", "0") == ""
     assert "value" not in output("head", url, EVENTS, "--values", "json", "--columns", "sequence_id")
     all_of_it = run("head", url, EVENTS, "--values", "json", "--json", code=1)
-    assert "no JSON" in all_of_it.stderr.decode()
+    assert "not JSON" in all_of_it.stderr.decode()
     assert [json.loads(line).get("value") for line in all_of_it.stdout.splitlines()] == [
         {"a": 1}, {"b": "x"}, None, {"c": 2.5}, None
     ]  # fmt: skip

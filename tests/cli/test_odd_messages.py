@@ -12,7 +12,7 @@ from tests.support.ledgers import CREATED_MS, offload, put_in_folder
 NOW_NS = CREATED_MS * 1_000_000
 ORDERS = "persistent://public/default/orders"
 NAMED = b"entry 1:1: Kafka on Pulsar wrote it in Kafka's format (entry.format=kafka)"
-TIME = f"{ORDERS}: 1 values are not decoded, the first is of message 1:1 ({NOW_NS}): its event_time is beyond 64 bits"
+TIME = f"{ORDERS}: 1 values are not decoded, the first in message 1:1 ({NOW_NS}): its event_time does not fit 64 bits"
 
 
 def message(value: bytes, **fields: object) -> bytes:
@@ -54,7 +54,7 @@ def test_commands_report_times_that_no_column_holds(nanoseconds: str, tmp_path: 
     ):
         assert TIME in run(*arguments, code=1).stderr.decode()
     assert (
-        b"1 values were not decoded before"
+        b"1 values were not decoded by earlier runs"
         in run("export", nanoseconds, "orders", out, "--format", "parquet", code=1).stderr
     )
     assert output("head", nanoseconds, "orders", "--columns", "value").count("\n  value ") == 2

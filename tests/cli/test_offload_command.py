@@ -138,11 +138,11 @@ def test_unbatched_ledgers_may_have_ids_that_a_broker_is_to_know(golden: Path, t
     assert "there already: 4, failed: 0" in output("offload", source, target, "--unbatch", "--ledger-id", "1000")
     assert "there already: 4, failed: 0" in output("offload", source, target, "--unbatch")
     again = run("offload", source, target, "--unbatch", "--ledger-id", "1001", code=1)
-    assert "the bucket has ledger 1001 already" in again.stderr.decode()
-    assert "they would be there twice" in again.stderr.decode()
+    assert "the bucket already has ledger 1001" in again.stderr.decode()
+    assert "they would be duplicated" in again.stderr.decode()
     assert {ref.ledger_id for ref in open_bucket(target).catalog.refs()} == {1000, 1001, 1002, 1003}
     alone = run("offload", source, target, "--ledger-id", "1000", code=2)
-    assert "--ledger-id is for --unbatch" in alone.stderr.decode()
+    assert "--ledger-id needs --unbatch" in alone.stderr.decode()
 
 
 def test_what_to_do_with_ledgers_that_are_there(golden: Path, tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_what_a_topic_lacks_fails_also_where_only_that_topic_is_asked_for(
     bucket.put_object(key_of(broken), broken.data, name=None)
     bucket.put_object(key_of(broken, "-index"), b"no index", name=None)
     done = run("offload", bucket.url, str(tmp_path / "again"), "--topic", OTHER, *options, env=bucket.env)
-    assert "of 1 ledgers in this bucket nobody can tell the topic (ids 2)" in done.stderr.decode()
+    assert "the topic of 1 ledgers in this bucket is unknown (ids 2)" in done.stderr.decode()
     assert "failed: 1\n" in output("offload", bucket.url, str(tmp_path / "all"), *options, code=1, env=bucket.env)
 
 

@@ -50,7 +50,7 @@ def test_the_folder_of_an_export(
     """``-`` is standard output there."""
     assert command_line("export", url, "orders", path, monkeypatch=monkeypatch) == 2
     said = capsys.readouterr().err
-    assert "only a path of this machine" in said
+    assert "expected a path on this machine" in said
     if "://" in path:
         assert "ledgerfs spark export --to URL" in said
     assert nothing_was_made(url)
@@ -75,7 +75,7 @@ def test_commands(
     given = [url if one == "URL" else one.replace("PATH", path) for one in arguments]
     assert command_line(*given, monkeypatch=monkeypatch) == 2
     said = capsys.readouterr().err
-    assert "no stream is taken here" in said if path == "-" else "only a path of this machine" in said
+    assert "a stream (-) is not accepted here" in said if path == "-" else "expected a path on this machine" in said
     assert nothing_was_made(url)
 
 
@@ -101,7 +101,7 @@ def test_what_is_neither_a_url_nor_meant_as_a_path(
     given = [{"URL": url, "PLACE": place}.get(one, one) for one in arguments]
     assert command_line(*given, monkeypatch=monkeypatch) == 2
     said = capsys.readouterr().err
-    assert "no stream is taken here" in said if place == "-" else "one slash too few" in said
+    assert "a stream (-) is not accepted here" in said if place == "-" else "a slash is missing" in said
     assert nothing_was_made(url)
 
 
@@ -176,5 +176,5 @@ def test_options_of_spark_are_not_empty(option: str) -> None:
 
 
 def test_keys_of_spark_are_local_files() -> None:
-    with pytest.raises(LedgerfsError, match="only a path of this machine"):
+    with pytest.raises(LedgerfsError, match="expected a path on this machine"):
         private_keys("k=s3://bucket/key.pem", "privateKeys")

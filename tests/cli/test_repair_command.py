@@ -38,8 +38,8 @@ def damaged(tmp_path: Path) -> str:
 
 
 def test_a_whole_bucket(golden_url: str) -> None:
-    assert run(golden_url).output == "to do: 0; nothing can or need be done about: 0\n"
-    assert run(golden_url, "--yes").output == "done: 0; failed: 0; nothing done about: 0\n"
+    assert run(golden_url).output == "to do: 0; no action possible or needed: 0\n"
+    assert run(golden_url, "--yes").output == "done: 0; failed: 0; no action: 0\n"
 
 
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(damaged: str) -> None:
@@ -47,16 +47,16 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(damaged: str) -> Non
     lines = run(damaged, code=1).output.splitlines()
     assert [line.split("  ")[0] for line in lines[:-1]] == ["would delete-data", "nothing", "nothing"]
     assert "00000001-ledger-1: it is empty" in lines[0]
-    assert any("nothing tells its topic; `--topic`" in line for line in lines)
+    assert any("its topic is unknown: pass `--topic`" in line for line in lines)
     assert any("short-object" in line and "this cannot be repaired" in line for line in lines)
-    assert lines[-1] == "to do: 1; nothing can or need be done about: 2; --yes does it"
+    assert lines[-1] == "to do: 1; no action possible or needed: 2; pass --yes to repair"
     assert sorted(Path(damaged).iterdir()) == before
 
 
 def test_yes_does_it_and_damage_that_is_left_is_exit_code_1(damaged: str) -> None:
     lines = run(damaged, "--yes", code=1).output.splitlines()
     assert lines[0].startswith("done  delete-data  data-without-index  ")
-    assert lines[-1] == "done: 1; failed: 0; nothing done about: 2"
+    assert lines[-1] == "done: 1; failed: 0; no action: 2"
     named = run(damaged, "--yes", "--ledger", "2", "--topic", TOPIC).output
     assert named.startswith("done  rebuild-index  ")
     assert f"({TOPIC})" in named
@@ -91,12 +91,12 @@ def test_what_fails_is_said_and_is_exit_code_1(damaged: str, monkeypatch: pytest
     monkeypatch.setattr(Path, "unlink", refuse)
     lines = run(damaged, "--yes", "--ledger", "1", code=1).output.splitlines()
     assert lines[0].startswith("failed  delete-data  ")
-    assert lines[1] == "done: 0; failed: 1; nothing done about: 0"
+    assert lines[1] == "done: 0; failed: 1; no action: 0"
 
 
 def test_wrong_usage(tmp_path: Path) -> None:
     assert "not a duration such as 90m" in run(str(tmp_path), "--older-than", "soon", code=2).output
-    assert "name them" in run(str(tmp_path), "--topic", TOPIC, code=2).output
+    assert "needs --ledger" in run(str(tmp_path), "--topic", TOPIC, code=2).output
     wrong = CliRunner().invoke(repair, [str(tmp_path), "--topic", "a://b", "--ledger", "1"])
     assert isinstance(wrong.exception, InvalidNameError)
     assert wrong.exception.exit_code == 2

@@ -42,7 +42,11 @@ def left_in(folder: Path) -> set[str]:
 def test_it_asks_and_deletes_on_yes_only(folder: Path) -> None:
     paths = [f"{TOPIC}/1.entries", "entries/public/default/others/4.entries"]
     without = b"nothing was deleted\n"
-    for answer, code, end in ((b"n\n", 1, without), (b"\n", 1, without), (b"", 2, b"--yes deletes without asking\n")):
+    for answer, code, end in (
+        (b"n\n", 1, without),
+        (b"\n", 1, without),
+        (b"", 2, b"pass --yes to delete without asking\n"),
+    ):
         done = run_process("rm", str(folder), *paths, given=answer, code=code)
         assert done.stdout == b""
         assert done.stderr.endswith(end)

@@ -53,7 +53,7 @@ def test_all_golden_topics_are_saved_listed_and_shown(golden_typed: Path, tmp_pa
     with serving(golden_answers(golden_typed)) as admin:
         place = ("--to", f"{tmp_path}/schemas")
         done = run_process("schemas", "save", admin.url, f"{golden_typed}/bucket", *place)
-        assert b"97 versions of 71 topics, 99 of them new; 5 topics have no schema" in done.stderr
+        assert b"97 schema versions of 71 topics, 99 new; 5 topics have no schema" in done.stderr
         told = json.loads(shown("save", admin.url, f"{golden_typed}/bucket", *place, "--json"))
         assert len(told["topics"]) == 76
         assert {(one["new"], one["error"]) for one in told["topics"]} == {(0, None)}
@@ -85,7 +85,7 @@ def test_in_the_bucket_itself_and_no_command_minds(orders: AdminServer, s3: S3Se
             Bucket=s3_bucket, Key=key, Body=data, Metadata={"S3ManagedLedgerOffloaderFormatVersion": "1"}
         )
     url, env = f"s3://{s3_bucket}", environment_of(s3)
-    assert b"2 versions of 1 topics, 2 of them new" in schemas("save", orders.url, url, env=env).stderr
+    assert b"2 schema versions of 1 topics, 2 new" in schemas("save", orders.url, url, env=env).stderr
     keys = [one["Key"] for one in s3.client.list_objects_v2(Bucket=s3_bucket, Prefix="_ledgerfs/")["Contents"]]
     assert [key.rpartition("/")[0] for key in keys] == ["_ledgerfs/schemas/public/default/orders"] * 2
     assert "foreign" not in output("verify", url, "--json", env=env)
@@ -117,13 +117,14 @@ def test_a_topic_that_fails_is_named_and_the_exit_code_says_so(orders: AdminServ
 
 def test_who_may_not_ask_or_reaches_nobody(orders: AdminServer, folder: Path, tmp_path: Path) -> None:
     orders.token = "s3cret"
-    assert b"does not know who asks" in schemas("save", orders.url, str(folder), code=3).stderr
+    assert b"requires a valid login" in schemas("save", orders.url, str(folder), code=3).stderr
     assert b"s3cret" not in schemas("save", orders.url, str(folder), "--token", "s3cretx", code=3).stderr
     run_process("schemas", "save", orders.url, str(folder), env={"PULSAR_TOKEN": "s3cret"})
     (tmp_path / "token").write_text("s3cret\n")
     schemas("save", orders.url, str(folder), "--token-file", str(tmp_path / "token"), env={"PULSAR_TOKEN": "wrong"})
     assert (
-        b"no token can be read" in schemas("save", orders.url, str(folder), "--token-file", "/nowhere", code=2).stderr
+        b"the token file cannot be read"
+        in schemas("save", orders.url, str(folder), "--token-file", "/nowhere", code=2).stderr
     )
     short = {"LEDGERFS_STORE_TIMEOUT": "0.5"}
     assert b"cannot be reached" in schemas("save", "http://127.0.0.1:1", str(folder), code=3, env=short).stderr
@@ -148,7 +149,7 @@ def test_a_schema_by_hand_and_back(folder: Path, tmp_path: Path) -> None:
     before = shown("ls", bucket)
     for more in (["--version", "3"], ["--registered", "2026-11-01", "--version", "3"], ["--version", "9"]):
         given = ("schemas", "set", bucket, ORDERS, "--take-back", *more)
-        assert b"nothing is given by hand" in run(*given, code=2).stderr
+        assert b"no schema was set by hand" in run(*given, code=2).stderr
     assert shown("ls", bucket) == before
     schemas("set", bucket, ORDERS, str(tmp_path / "order.avsc"), "--key", "int32", "--separated", "--version", "4")
     assert json.loads(shown("show", bucket, ORDERS))["encoding"] == "SEPARATED"
@@ -174,7 +175,7 @@ def test_a_word_that_is_not_in_effect_is_told(orders: AdminServer, folder: Path)
     given = ("schemas", "set", str(folder), ORDERS, "--version", "0")
     run(*given, "--type", "int64")
     done = run(*given, "--type", "string", "--registered", "2026-11-01", code=1)
-    assert b"not in effect: INT64 is given by hand for all times of that version" in done.stderr
+    assert b"not in effect: INT64 was set by hand for all times of this version" in done.stderr
 
 
 def test_a_word_that_comes_meanwhile_and_is_later_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +189,7 @@ def test_a_word_that_comes_meanwhile_and_is_later_is_told(folder: Path, monkeypa
     monkeypatch.setattr(SavedSchemas, "add", add_with_another)
     done = CliRunner().invoke(set_schema, [str(folder), ORDERS, "--type", "int64"])
     assert done.exit_code == 1
-    assert "not in effect: somebody else has said STRING by then" in done.stderr
+    assert "not in effect: another user has set STRING" in done.stderr
 
 
 @for_each(
@@ -196,17 +197,17 @@ def test_a_word_that_comes_meanwhile_and_is_later_is_told(folder: Path, monkeypa
     [
         (["orders"], "expected a file that defines the schema"),
         (["orders", "--type", "int63"], "did you mean int64"),
-        (["orders", "--type", "int64", "--separated"], "have a --key"),
-        (["orders", "--type", "int64", "--registered", "2026-11-01"], "which one is it"),
+        (["orders", "--type", "int64", "--separated"], "needs --key"),
+        (["orders", "--type", "int64", "--registered", "2026-11-01"], "needs --version"),
         (["orders", "--type", "int64", "--version", "0", "--registered", "last week"], "last week"),
-        (["orders", "--type", "int64", "--take-back"], "gives none"),
+        (["orders", "--type", "int64", "--take-back"], "removes a schema"),
         (["ordres", "--type", "int64"], "orders"),
         (["orders", "/nowhere/order.avsc"], "No such file"),
         (["orders", "--type", "int64", "--property", "x"], "is not KEY=VALUE"),
         (["orders", "--type", "string", "--property", "__charset=klingon"], "unknown character set 'klingon'"),
         (["orders", "--type", "int64", "--key", "int63"], "--key int63: neither a file nor a type"),
         (["orders", "--type", "int64", "--version", "9223372036854775808"], "9223372036854775808 is not in the range"),
-        (["orders", "--take-back"], "nothing is given by hand"),
+        (["orders", "--take-back"], "no schema was set by hand"),
     ],
 )
 def test_wrong_usage_of_set_changes_nothing(folder: Path, arguments: list[str], text: str) -> None:
@@ -230,13 +231,13 @@ def test_places_that_are_none(orders: AdminServer, folder: Path, tmp_path: Path)
     other.mkdir()
     put_in_folder(other, offload([b"x"]))
     done = schemas("ls", str(folder), "--from", str(other), code=1)
-    assert f"file://{other} is no place of schemas".encode() in done.stderr
+    assert f"file://{other} is not a folder of saved schemas".encode() in done.stderr
     assert sorted(folder.iterdir()) == before
 
 
 def test_a_broker_of_another_cluster_has_no_schema_of_the_topics(folder: Path) -> None:
     with serving({}) as other:
         done = schemas("save", other.url, str(folder))
-    assert b"0 versions of 0 topics" in done.stderr
+    assert b"0 schema versions of 0 topics" in done.stderr
     assert b"1 topics have no schema" in done.stderr
     assert not (folder / "_ledgerfs").exists()

@@ -89,10 +89,10 @@ def test_an_export_says_what_it_left_out_and_whether_its_folder_exists(
     (line,) = [line for line in said(ended.stderr) if line.startswith("ledgerfs: ")]
     assert "value of message" in line
     assert not list(lake.rglob("*.parquet"))
-    assert "exists already" in java.command(*command, code=2).stderr.decode()
+    assert "already exists" in java.command(*command, code=2).stderr.decode()
     shutil.rmtree(lake)
     done = java.command(*command, "--on-undecodable", "null", code=1)
-    told = [line for line in said(done.stderr) if "33 values are not decoded, the first is of message" in line]
+    told = [line for line in said(done.stderr) if "33 values are not decoded, the first in message" in line]
     assert len(told) == 2
     assert said(done.stderr)[-1] == f"{lake}: 105 messages"
     table = pq.read_table(lake)
@@ -156,7 +156,7 @@ def test_wrong_usage_is_told_before_a_session_starts(golden_url: str) -> None:
         (("stats", golden_url, "--by", "hour"), b"'hour' is not one of topic, day, producer"),
         (("catalog", golden_url, "--by", "day"), b"'day'"),
         (("verify", golden_url, "--conf", "nonsense"), b"'nonsense' is not KEY=VALUE"),
-        (("verify", golden_url, "--master", "nonsense"), b"'nonsense' is neither"),
+        (("verify", golden_url, "--master", "nonsense"), b"'nonsense' is not a master of Spark"),
         (("verify", ""), b"empty"),
         (("export", golden_url), b"--to"),
     ):
@@ -191,5 +191,5 @@ def test_a_session_that_cannot_start_is_one_line(java: Programs, golden_url: str
     done = java.run(LEDGERFS, "spark", "catalog", golden_url, "--master", "local[nonsense]")
     (line,) = said(done.stderr)
     assert done.returncode == 2
-    assert line.startswith("Error: Spark does not start: ")
+    assert line.startswith("Error: cannot start Spark: ")
     assert "nonsense" in line

@@ -57,12 +57,12 @@ def test_a_topic_without_a_schema_is_shown_as_before(typed: Bucket, golden_typed
 
 def test_what_is_not_decoded_is_told(typed: Bucket) -> None:
     done = run("head", typed.store.url, CHANGED, "-n", "200", code=1)
-    assert "33 values are not decoded, the first is of message" in done.stderr.decode()
+    assert "33 values are not decoded, the first in message" in done.stderr.decode()
     ended = run("head", typed.store.url, CHANGED, "-n", "200", "--on-undecodable", "raise", code=1)
-    assert "on_undecodable='null' or 'skip' reads on" in ended.stderr.decode()
+    assert "on_undecodable='null' or 'skip' (--on-undecodable) reads the rest" in ended.stderr.decode()
     # Messages without a schema are bytes: that is no error.
     remark = run("head", typed.store.url, "public/typed/avro-mixed-bytes", "-n", "200")
-    assert "it names no schema" in remark.stderr.decode()
+    assert "its message has no schema version" in remark.stderr.decode()
 
 
 def test_count_leaves_out_what_cannot_be_decoded(typed: Bucket) -> None:
@@ -95,7 +95,7 @@ def test_options_of_values_that_stay_bytes_are_refused(typed: Bucket, tmp_path: 
         ["head", url, EVOLVED, "--values", "bytes"],
     ):
         said = run(*command, *option, code=2).stderr.decode()
-        assert "is of values as columns: say values=typed, json or auto as well" in said
+        assert "applies to values as columns: pass values=typed, json or auto too" in said
     assert not (tmp_path / "out").exists()
 
 
@@ -107,7 +107,7 @@ def test_options_of_values_that_stay_bytes_are_refused_in_python(typed: Bucket) 
     ]
     for options in given:
         for ask in (typed.topic(EVOLVED).scan, typed.topic(EVOLVED).count):
-            with pytest.raises(InvalidOptionError, match="is of values as columns"):
+            with pytest.raises(InvalidOptionError, match="applies to values as columns"):
                 ask(**options)
     for wrong in (*given, {"schema_version": "abc", "values": "typed"}, {"schema_version": 1, "values": "json"}):
         with pytest.raises(InvalidOptionError):
@@ -122,7 +122,7 @@ def test_a_schema_that_cannot_be_used_does_not_hide_the_messages(golden_typed: P
     version = SchemaVersion(0, SchemaInfo("AVRO", b"{}"), 1)
     SavedSchemas(bucket.raw_store).add("persistent://public/typed/prim-bytes", [version])
     done = run("head", bucket.store.url, "public/typed/prim-bytes", code=1)
-    assert "values are shown as they are" in done.stderr.decode()
+    assert "values are shown as bytes, because the schema cannot be used" in done.stderr.decode()
     assert done.stdout.decode() == output("head", f"file://{tmp_path}/bucket", "public/typed/prim-bytes")
 
 
@@ -131,6 +131,6 @@ def test_a_damaged_schema_does_not_hide_them_either_unless_it_is_asked_for(golde
     path = next(one for one in (tmp_path / "typed").rglob("*.json") if "prim-string/" in str(one))
     path.write_bytes(b"{")
     done = run("head", bucket.store.url, "public/typed/prim-string", code=1)
-    assert "values are shown as they are" in done.stderr.decode()
+    assert "values are shown as bytes, because the schema cannot be used" in done.stderr.decode()
     assert done.stdout
     run("head", bucket.store.url, "public/typed/prim-string", "--values", "auto", code=1)

@@ -102,7 +102,7 @@ def test_a_csv_of_fields_is_read_as_it_was_written(place: Path) -> None:
     bad = run(
         "import", f"{place}/bad.csv", f"{place}/bucket", "public/default/bad", "--schema", f"{place}/small.avsc", code=2
     )
-    assert b"row 1: its b_base64 is no base64: '???'" in bad.stderr
+    assert b"row 1: its b_base64 is not base64: '???'" in bad.stderr
 
 
 def test_a_csv_of_one_column(place: Path) -> None:
@@ -119,4 +119,4 @@ def test_a_csv_of_one_column(place: Path) -> None:
     for kind, text in (("int64", "1.5"), ("int8", "128"), ("boolean", "yes"), ("double", "1e999"), ("int32", '""')):
         (place / "x.csv").write_text(f"value\n0\n{text}\n")
         done = run("import", f"{place}/x.csv", f"{place}/bucket", "public/default/bad", "--schema-type", kind, code=2)
-        assert b"row 1: its value is no value of " in done.stderr
+        assert b"row 1: its value is not a value of " in done.stderr

@@ -164,7 +164,7 @@ def test_a_folder_holds_one_export(tmp_path: Path) -> None:
         ({"start_time": 0, "clock_slack_ms": 0}, "start_ms, clock_slack_ms"),
     ):
         with pytest.raises(
-            InvalidOptionError, match=f"{out}: the folder holds an export with other {named}; take another"
+            InvalidOptionError, match=f"{out}: the folder contains an export with other {named}; choose another"
         ):
             export_topic(topic, out, **{"kind": "jsonl", **options})
     assert files(out) == ["1.jsonl"]
@@ -181,7 +181,7 @@ def test_files_that_no_export_made_are_not_touched(tmp_path: Path) -> None:
         out.mkdir()
         for other in (*others, ".hidden.part", name):
             (out / other).write_bytes(b"mine")
-        with pytest.raises(InvalidOptionError, match=f"{name}, which no export made"):
+        with pytest.raises(InvalidOptionError, match=f"{name}, which is not from an export"):
             export_topic(topic, out, "csv")
         export_topic(topic, out, "csv", overwrite=True)
         assert files(out) == ["1.csv", *others]
@@ -196,7 +196,7 @@ def test_a_record_that_is_none_or_of_another_version_is_told(tmp_path: Path) -> 
     for text in ("", "[]", "{}", '{"version": 99}', '{"version": 1, "contents": {}}', other):
         (out / RECORD_NAME).write_text(text)
         for overwrite in (False, True):
-            with pytest.raises(InvalidOptionError, match=r"\.ledgerfs-export\.json: .*take another folder"):
+            with pytest.raises(InvalidOptionError, match=r"\.ledgerfs-export\.json: .*choose another folder"):
                 export_topic(topic, out, "csv", overwrite=overwrite)
         assert files(out) == ["1.csv"]
 
@@ -286,7 +286,7 @@ def test_the_bucket_is_listed_while_the_folder_is_locked(bucket: Bucket, tmp_pat
 
     def refreshed(of: Bucket, *given: Any) -> Any:
         listed.append(of)
-        with pytest.raises(ExportFolderError, match="an export or an import is at this folder"), locked(tmp_path):
+        with pytest.raises(ExportFolderError, match="another export or import is using this folder"), locked(tmp_path):
             pass
         return refresh(of, *given)
 
@@ -318,7 +318,7 @@ def test_a_lock_that_its_holder_has_removed_keeps_nobody_out(tmp_path: Path) -> 
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fcntl, "flock", removed_meanwhile)
-        with pytest.raises(ExportFolderError, match="an export or an import is at this folder"), locked(out):
+        with pytest.raises(ExportFolderError, match="another export or import is using this folder"), locked(out):
             pass
     with pytest.raises(ZeroDivisionError), locked(out):
         raise ZeroDivisionError
@@ -407,7 +407,7 @@ def test_rows_that_came_from_ledgers_which_are_gone_stay(tmp_path: Path) -> None
     topic = put(tmp_path / "bucket", 9, message(1, marker_type=COMMIT, **ids))
     report = export_topic(topic, out, "jsonl")
     assert (held(report), values(out)) == ([8], {"8.jsonl": ["value 0value 1"]})
-    assert "a new one would lack rows of ledgers that are gone: 2" in str(report.held[0])
+    assert "a new file would lack rows of deleted ledgers: 2" in str(report.held[0])
     # When it is there again, so are all rows.
     report = export_topic(put(tmp_path / "bucket", 2, chunk(0)), out, "jsonl")
     assert (held(report), values(out)) == ([], {"8.jsonl": ["value 0value 1", "value 9"]})
@@ -429,7 +429,7 @@ def test_a_replaced_ledger_takes_no_rows_away_that_cannot_be_made_again(tmp_path
         assert (report.written, report.kept, held(report)) == (0, 1, [8])
         assert values(tmp_path / "out") == {"8.jsonl": ["value 0value 1", "value 9"]}
     done = run("export", topic.bucket.url, NAME, str(tmp_path / "out"), "--format", "jsonl", code=1)
-    assert b"though it may lack rows" in done.stderr
+    assert b"its file may lack rows, but is not written again" in done.stderr
 
 
 def test_a_ledger_that_is_gone_before_its_transactions_ended_is_named(tmp_path: Path) -> None:
@@ -439,7 +439,7 @@ def test_a_ledger_that_is_gone_before_its_transactions_ended_is_named(tmp_path: 
     remove(tmp_path / "bucket", 8)
     for _ in range(2):
         report = export_topic(topic.bucket.topic(NAME), tmp_path / "out", "jsonl")
-        assert "ledger 8: it had transactions without an outcome" in str(*report.held)
+        assert "ledger 8: it had open transactions or incomplete chunked messages" in str(*report.held)
 
 
 # Which bucket.
@@ -449,7 +449,7 @@ def test_a_folder_is_an_export_of_one_bucket(tmp_path: Path) -> None:
     topic, other = put(tmp_path / "one", 1, message(1)), put(tmp_path / "other", 2, message(2))
     out = tmp_path / "out"
     export_topic(topic, out, "jsonl")
-    with pytest.raises(InvalidOptionError, match=f"an export of file://{tmp_path}/one; take"):
+    with pytest.raises(InvalidOptionError, match=f"an export of file://{tmp_path}/one; choose"):
         export_topic(other, out, "jsonl")
     assert values(out) == {"1.jsonl": ["value 1"]}
     export_topic(other, out, "jsonl", overwrite=True)
@@ -470,7 +470,7 @@ def test_a_bucket_that_is_reached_in_another_way_is_known_by_its_objects(tmp_pat
     export_topic(open_bucket(url).topic(NAME), out, "jsonl")
     assert exported_otherwise().kept == 1
     put_in_folder(tmp_path, offload([message(2)], 1, uuid=1))
-    with pytest.raises(InvalidOptionError, match=r"an export of file:.*, reached by other options"):
+    with pytest.raises(InvalidOptionError, match=r"an export of file:.*, with other storage options"):
         exported_otherwise()
 
 
@@ -516,8 +516,8 @@ def test_a_planted_link_is_an_error_that_names_it(name: str, plain: Topic, tmp_p
     link.symlink_to(victim if name in names else out.parent / "nowhere")
     done = run("export", f"file://{golden}/bucket", PLAIN, str(out), code=2)
     assert str(link) in done.stderr.decode()
-    assert "a link, which is not followed" in done.stderr.decode()
-    with pytest.raises(ExportFolderError, match="a link, which is not followed") as caught:
+    assert "a symbolic link, which is not followed" in done.stderr.decode()
+    with pytest.raises(ExportFolderError, match="a symbolic link, which is not followed") as caught:
         export_topic(plain, out, "parquet")
     assert caught.value.key == str(link)
     assert link.is_symlink()
@@ -593,7 +593,7 @@ def test_a_file_that_is_not_as_it_was_written_takes_no_rows_away_that_cannot_be_
             else:
                 (out / f"{broken}.jsonl").write_bytes(content)
             report = export_topic(topic, out, "jsonl")
-            assert (held(report), "is not as it was written" in str(report.held[0])) == ([broken], True), name
+            assert (held(report), "is missing or was changed" in str(report.held[0])) == ([broken], True), name
 
 
 def test_an_outcome_that_is_replaced_changes_the_files_that_depend_on_it(tmp_path: Path) -> None:
@@ -619,7 +619,7 @@ def test_what_is_gone_is_still_named_if_its_file_lacks_rows_or_was_never_made(tm
     with pytest.raises(CorruptMessageError):
         export_topic(topic.bucket.topic(NAME), other, "jsonl")
     report = export_topic(remove(bucket, 10), other, "jsonl")
-    assert "an earlier export found it and wrote no file of it, and it is gone" in str(*report.held)
+    assert "an earlier export found it but wrote no file, and it was deleted" in str(*report.held)
     (other / "77.jsonl").write_text("{}\n")
     report = export_topic(topic.bucket.topic(NAME), other, "jsonl")
     assert [one.ledger_id for one in report.held] == [10, 77]

@@ -94,8 +94,10 @@ def test_values_without_a_version_are_told_of_in_every_run(tmp_path: Path) -> No
     SavedSchemas(open_bucket(url).raw_store).add(orders, [schema])
     out = str(tmp_path / "out")
     given = ("export", url, orders, out, "--values", "typed", "--format", "jsonl", "--columns", "value")
-    assert b"2 values are not decoded, the first is of message 1:0: it names no schema" in run(*given).stderr
-    assert b"2 values were not decoded before: their messages name no schema" in run(*given).stderr
+    assert (
+        b"2 values are not decoded, the first in message 1:0: its message has no schema version" in run(*given).stderr
+    )
+    assert b"2 values were not decoded by earlier runs: their messages have no schema version" in run(*given).stderr
     report = export_topic(open_bucket(url).topic(orders), Path(out), "jsonl", columns=["value"], values="typed")
     assert (report.kept, report.undecodable_before, report.unnamed_before) == (1, 0, 2)
 
@@ -105,9 +107,9 @@ def test_the_command_tells_of_them(typed: Bucket, tmp_path: Path) -> None:
     options = ["--values", "typed", "--on-undecodable", "null", "--flatten", "--format", "csv"]
     done = run("export", typed.store.url, CHANGED, out, *options, code=1)
     said = done.stderr.decode()
-    assert "33 values are not decoded, the first is of message" in said
+    assert "33 values are not decoded, the first in message" in said
     again = run("export", typed.store.url, CHANGED, out, *options, code=1).stderr.decode()
-    assert "66 values were not decoded before" in again
+    assert "66 values were not decoded by earlier runs" in again
     run("export", typed.store.url, EVOLVED, str(tmp_path / "good"), *options)
     run("export", typed.store.url, EVOLVED, str(tmp_path / "one"), "--values", "typed", "--schema-version", "9", code=2)
 
@@ -133,7 +135,7 @@ def test_all_files_have_one_type_and_a_later_ledger_may_change_it(tmp_path: Path
     put_in_folder(tmp_path / "b", ledger(4, {"a": 2.5, "c": True}))
     topic = open_bucket(url).topic(EVENTS)
     before = json_rows(out)
-    told = r"other .*fields of values \(value.a, value.c\); take"
+    told = r"other .*fields of values \(value.a, value.c\); choose"
     with pytest.raises(InvalidOptionError, match=told):
         export_topic(topic, out, "parquet", values="json")
     with pytest.raises(InvalidOptionError, match=r"other .*on_undecodable, .*fields of values \(value.a, value.c\)"):
@@ -159,5 +161,5 @@ def test_a_late_ledger_may_change_the_order_of_fields(tmp_path: Path) -> None:
         export_topic(open_bucket(url).topic(EVENTS), out / str(flatten), "jsonl", values="json", flatten=flatten)
     put_in_folder(tmp_path / "b", ledger(4, {"b": {"d": 1}}))
     for flatten in (False, True):
-        with pytest.raises(InvalidOptionError, match=r"fields of values \(in another order\); take"):
+        with pytest.raises(InvalidOptionError, match=r"fields of values \(in another order\); choose"):
             export_topic(open_bucket(url).topic(EVENTS), out / str(flatten), "jsonl", values="json", flatten=flatten)

@@ -36,10 +36,10 @@ def record(name: str, *types: Any) -> dict[str, Any]:
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
-    "a number": (5, "the schema is no Avro type"),
-    "nothing": ({}, "the schema is no Avro type"),
-    "an unknown name": ("Person", "the schema is of the type 'Person', which is not defined before it"),
-    "a union of nothing": ([], "the schema is a union of nothing"),
+    "a number": (5, "the schema is not an Avro type"),
+    "nothing": ({}, "the schema is not an Avro type"),
+    "an unknown name": ("Person", "the schema has the type 'Person', which is not defined before it"),
+    "a union of nothing": ([], "the schema is an empty union"),
     "a union in a union": ([["int"], "null"], "the schema is a union inside a union"),
     "a branch twice": (["int", "null", "int"], "the schema is a union that has 'int' twice"),
     "two lists": ([{"type": "array", "items": "int"}, {"type": "array", "items": "long"}], "the schema is a union that has 'array' twice"),
@@ -53,21 +53,21 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "a type twice": (record("R", record("R")), "the type 'R' is defined twice"),
     "an array of nothing": ({"type": "array"}, "the schema has no 'items'"),
     "a map of nothing": ({"type": "map"}, "the schema has no 'values'"),
-    "an enum of nothing": ({"type": "enum", "name": "E", "symbols": []}, "the enum 'E' has no list of different symbols"),
-    "an enum of numbers": ({"type": "enum", "name": "E", "symbols": [1, "A"]}, "the enum 'E' has no list of different symbols"),
-    "a symbol twice": ({"type": "enum", "name": "E", "symbols": ["A", "A"]}, "the enum 'E' has no list of different symbols"),
-    "a size of text": ({"type": "fixed", "name": "F", "size": "4"}, "the fixed type 'F' has the size '4'"),
-    "a size below 0": ({"type": "fixed", "name": "F", "size": -1}, "the fixed type 'F' has the size -1"),
-    "a size without end": ({"type": "fixed", "name": "F", "size": 2**62}, f"the fixed type 'F' has the size {2**62}"),
-    "a true size": ({"type": "fixed", "name": "F", "size": True}, "the fixed type 'F' has the size True"),
+    "an enum of nothing": ({"type": "enum", "name": "E", "symbols": []}, "the enum 'E' has no list of distinct symbols"),
+    "an enum of numbers": ({"type": "enum", "name": "E", "symbols": [1, "A"]}, "the enum 'E' has no list of distinct symbols"),
+    "a symbol twice": ({"type": "enum", "name": "E", "symbols": ["A", "A"]}, "the enum 'E' has no list of distinct symbols"),
+    "a size of text": ({"type": "fixed", "name": "F", "size": "4"}, "the fixed type 'F' has the invalid size '4'"),
+    "a size below 0": ({"type": "fixed", "name": "F", "size": -1}, "the fixed type 'F' has the invalid size -1"),
+    "a size without end": ({"type": "fixed", "name": "F", "size": 2**62}, f"the fixed type 'F' has the invalid size {2**62}"),
+    "a true size": ({"type": "fixed", "name": "F", "size": True}, "the fixed type 'F' has the invalid size True"),
     "half a character": (
-        {"type": "record", "name": "R", "fields": [{"name": "\ud800", "type": "int"}]}, "the name '\\ud800' is no text",
+        {"type": "record", "name": "R", "fields": [{"name": "\ud800", "type": "int"}]}, "the name '\\ud800' is not valid Unicode",
     ),
     "two names that differ by a NUL": (
         {"type": "record", "name": "R", "fields": [{"name": "a\0", "type": "int"}, {"name": "a\ufffd", "type": "int"}]},
         "the record 'R' has the field 'a\ufffd' twice",
     ),
-    "half a symbol": ({"type": "enum", "name": "E", "symbols": ["\udfff"]}, "the name '\\udfff' is no text"),
+    "half a symbol": ({"type": "enum", "name": "E", "symbols": ["\udfff"]}, "the name '\\udfff' is not valid Unicode"),
 }  # fmt: skip
 
 
@@ -198,12 +198,12 @@ PROGRAMS: dict[str, tuple[Any, Any, str]] = {
     "circles": (
         record("A", ["null", circle("W", 61)]),
         record("A", ["null", "int", circle("R", 30, "null")]),
-        "schemas whose types inside themselves cannot be compared",
+        "the recursive types of these schemas cannot be compared",
     ),
     "records in themselves": (
         record("A", *["A"] * 3000),
         record("A", *[record(f"B{number}", "A") for number in range(3000)]),
-        "a schema that takes more than 262,144 instructions to read",
+        "the schema needs more than 262,144 instructions to read",
     ),
 }
 
@@ -235,7 +235,7 @@ def test_branches_of_unions_are_compared_up_to_a_limit(monkeypatch: pytest.Monke
         if count == 90:
             assert avro_program(*schemas).code.size
         else:
-            with pytest.raises(InvalidSchemaError, match="unions take more than 8,192 comparisons"):
+            with pytest.raises(InvalidSchemaError, match="unions of these schemas need more than 8,192 comparisons"):
                 avro_program(*schemas)
 
 

@@ -184,14 +184,14 @@ def test_any_well_formed_index_round_trips(index):
 @pytest.mark.parametrize("value", [0, -1, 2**31 - 1])
 def test_index_length_is_ignored_but_odd(value):
     index = parse_index(packed(THREE_BLOCKS, index_length=value))
-    assert f"says that it is {value} bytes long" in index.oddity
+    assert f"the index has the length {value} in its header" in index.oddity
     assert replace(index, oddity=None) == THREE_BLOCKS
 
 
 def test_bytes_behind_the_table_are_ignored_but_odd():
     data = build_index(FIRST)
     index = parse_index(data + b"more")
-    assert index.oddity == "the index says that it is 207 bytes long; the object has 211, of which 207 are used"
+    assert index.oddity == "the index has the length 207 in its header; the object has 211 bytes, of which 207 are used"
     assert replace(index, oddity=None) == FIRST
 
 

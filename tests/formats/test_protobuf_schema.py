@@ -117,21 +117,21 @@ def test_entries_of_a_map_have_the_key_first() -> None:
         (native(a_set(legacy(), base()), ""), "no message ''"),
         (native(a_set(legacy(), base()), "base.Level"), "no message"),
         (native(b"", "old.Legacy"), "no message"),
-        (native(a_set(legacy(), base()), None), "does not name its message"),
+        (native(a_set(legacy(), base()), None), "does not contain the name of its message"),
         (native(a_set(legacy(), base()), "old.Legacy", fileDescriptorSet="%%%"), "JSON with a set"),
         (native(a_set(legacy(), base()), "old.Legacy", fileDescriptorSet=7), "JSON with a set"),
         (native(a_ring(), "x"), "import each other"),
         (native(twice(), "base.Level"), "not consistent"),
         (native(a_set(base(), FileDescriptorProto(name="base.proto")), "x"), "two files 'base.proto'"),
-        (native(a_map(("a", 1), ("b", 2)), "p.M"), "no keys with a value"),
-        (native(a_map(("key", 1), ("value", 3)), "p.M"), "no keys with a value"),
-        (native(a_map(("key", 2), ("value", 1)), "p.M"), "no keys with a value"),
+        (native(a_map(("a", 1), ("b", 2)), "p.M"), "does not have one key and one value"),
+        (native(a_map(("key", 1), ("value", 3)), "p.M"), "does not have one key and one value"),
+        (native(a_map(("key", 2), ("value", 1)), "p.M"), "does not have one key and one value"),
         (native(a_map(("key", 1), ("value", 2), label=P.LABEL_REPEATED), "p.M"), "not consistent"),
         (native(a_map(("key", 1)), "p.M"), "not consistent"),
         (SchemaInfo("PROTOBUF_NATIVE", b""), "JSON with"),
         (SchemaInfo("PROTOBUF_NATIVE", b"[" * 100_000), "JSON with"),
         (SchemaInfo("PROTOBUF_NATIVE", b'"text"'), "JSON with"),
-        (SchemaInfo("PROTOBUF", b'{"name": "M"}'), "without the property __PARSING_INFO__"),
+        (SchemaInfo("PROTOBUF", b'{"name": "M"}'), "lacks the property __PARSING_INFO__"),
     ],
 )
 def test_schemas_that_are_none(info: SchemaInfo, why: str) -> None:
@@ -185,5 +185,5 @@ def test_the_fields_that_an_old_schema_lists() -> None:
     ],
 )  # fmt: skip
 def test_lists_of_fields_that_are_none(wrong: Any) -> None:
-    with pytest.raises(InvalidSchemaError, match="a PROTOBUF schema"):
+    with pytest.raises(InvalidSchemaError, match="the PROTOBUF schema"):
         protobuf_schema(old(wrong))

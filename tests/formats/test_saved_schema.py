@@ -86,7 +86,7 @@ def test_base64_that_is_none_is_named() -> None:
 
 
 def test_of_a_newer_ledgerfs_is_said_so() -> None:
-    with pytest.raises(UnsupportedFormatError, match="saved in format 2; this ledgerfs reads 1"):
+    with pytest.raises(UnsupportedFormatError, match="saved in format 2; this version of ledgerfs reads 1"):
         parse_schema(saved(format_version=2), "x")
 
 

@@ -310,7 +310,7 @@ def test_directories_of_no_topic_are_invalid(directory):
 def test_an_invalid_directory_is_told_how_it_is_written(encoded, meant):
     with pytest.raises(InvalidNameError) as caught:
         managed_ledger_in(("a", "b", encoded))
-    assert caught.value.reason.endswith(f"; the topic of that name is {meant}")
+    assert caught.value.reason.endswith(f"; did you mean {meant}?")
     assert directory_of(managed_ledger_in(tuple(meant.split("/")))) == tuple(meant.split("/"))
 
 

@@ -72,7 +72,7 @@ def test_of_what_is_not_written_nothing_is_removed(fs: LedgerFileSystem, folder:
             fs.rm(PATH)
             put_in_folder(folder, rival)
 
-    with pytest.raises(LedgerExistsError, match="has ledger 33 already"):
+    with pytest.raises(LedgerExistsError, match="already has ledger 33"):
         meet()
     assert objects_in(folder) == {**OURS.objects, **rival.objects}
 
@@ -105,7 +105,7 @@ def test_what_was_skipped_is_there_when_others_are_removed(fs: LedgerFileSystem,
             for key in same.objects:
                 (folder / key).unlink()
 
-    with pytest.raises(StaleObjectError, match="another writer has removed or replaced it"):
+    with pytest.raises(StaleObjectError, match="another writer has removed or replaced the ledger"):
         move()
     assert objects_in(folder) == OURS.objects
     put_in_folder(folder, same)
@@ -121,7 +121,7 @@ def test_an_id_stays_taken_until_the_end(fs: LedgerFileSystem, folder: Path) -> 
             fs.rm(PATH)
             fs.cp(PATH, f"{ENTRIES}/moved/3.entries")
 
-    with pytest.raises(LedgerExistsError, match="has ledger 3 already"):
+    with pytest.raises(LedgerExistsError, match="already has ledger 3"):
         rename()
     assert objects_in(folder) == OURS.objects
 
@@ -140,7 +140,7 @@ def test_what_was_chosen_is_removed_and_not_what_has_its_name_by_then(fs: Ledger
             fs.rm(PATH)
             put_in_folder(folder, theirs)
 
-    with pytest.raises(LedgerExistsError, match=r"1 ledgers were removed; .* somebody wrote meanwhile"):
+    with pytest.raises(LedgerExistsError, match=r"1 ledgers were removed; .* another writer has added"):
         meet()
     assert objects_in(folder) == theirs.objects
     assert uuid not in "".join(theirs.objects)

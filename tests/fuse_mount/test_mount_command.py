@@ -231,9 +231,9 @@ def test_a_bucket_that_is_refused_is_no_empty_one(folder: Path, place: Place, tm
     index.symlink_to(index.rename(tmp_path / "elsewhere"))
     assert index.name in place.mount(str(folder), code=3)
     said = place.mount(str(folder), "--on-unreadable", "skip")
-    assert f"mounted; file://{folder}: left out, since the store refuses them: {index.name}: " in said
+    assert f"mounted; file://{folder}: left out objects that the store refuses: {index.name}: " in said
     assert place.is_mounted
-    assert "left out, since the store refuses them" in place.log.read_text()
+    assert "left out objects that the store refuses" in place.log.read_text()
 
 
 @for_each(
@@ -241,15 +241,15 @@ def test_a_bucket_that_is_refused_is_no_empty_one(folder: Path, place: Place, tm
     [
         ("{bucket}-not", "{place}", [], 3, "no such bucket or folder"),
         ("nofs://x", "{place}", [], 2, "nofs"),
-        ("{bucket}", "{place}-not", [], 2, "no such folder"),
+        ("{bucket}", "{place}-not", [], 2, "the folder does not exist"),
         ("{bucket}", "{bucket}", [], 2, "not empty"),
         ("{bucket}", "/proc/version", [], 2, "not a folder"),
-        ("{bucket}", "/proc", [], 2, "mounted here already"),
+        ("{bucket}", "/proc", [], 2, "already mounted here"),
         ("{bucket}", "{place}", ["-o", "nonsense"], 2, "not KEY=VALUE"),
         ("{bucket}", "{place}", ["--refresh", "soon"], 2, "not a time"),
         ("{bucket}", "{place}", ["--write", "-o", "ro"], 2, "contradict"),
         ("{bucket}", "{place}", ["-o", "refresh=5m"], 2, "--refresh"),
-        ("{bucket}", "{place}", ["--env-file", "/not/there"], 2, "cannot read the variables"),
+        ("{bucket}", "{place}", ["--env-file", "/not/there"], 2, "cannot read the environment variables"),
         # A value that ends in a backslash takes nothing of what is behind it along; libfuse says what it thinks of it.
         ("{bucket}", "{place}", ["-o", "umask=\\"], 2, "umask"),
         ("{bucket}", "{place}", ["-o", "attr_timeout=x"], 2, "libfuse could not mount the bucket: "),
@@ -271,7 +271,7 @@ def test_what_cannot_be_mounted_is_told_at_once(
 
 def test_mounting_twice_is_refused(folder: Path, place: Place) -> None:
     place.mount(str(folder))
-    assert "mounted here already; `ledgerfs umount` ends that" in place.mount(str(folder), code=2)
+    assert "already mounted here; unmount it with `ledgerfs umount`" in place.mount(str(folder), code=2)
     assert place.is_mounted
 
 
@@ -310,7 +310,7 @@ def test_umount_of_a_folder_in_use(folder: Path, place: Place) -> None:
 
 
 def test_a_killed_daemon_leaves_what_mount_and_umount_clear(folder: Path, place: Place) -> None:
-    for said in ("", "was removed"):
+    for said in ("", "removed a mount whose process was killed"):
         assert said in place.mount(str(folder))
         assert (place.path / TOPIC / "1.entries").exists()
         place.kill(signal.SIGKILL)
@@ -351,7 +351,7 @@ def test_a_second_signal_cuts_off(folder: Path, place: Place) -> None:
         os.pread(file, 10, 0)
     with suppress(OSError):
         os.close(file)
-    assert "1 files were still open" in place.log.read_text()
+    assert "although 1 files are still open" in place.log.read_text()
 
 
 def test_a_store_that_hangs_does_not_keep_the_mount(s3_golden: str, proxy: FaultProxy, place: Place) -> None:
@@ -372,7 +372,7 @@ def test_a_daemon_that_hangs_can_be_unmounted(folder: Path, place: Place, monkey
     place.kill(signal.SIGSTOP)
     wait_until(lambda: is_stopped(place.process))
     monkeypatch.setattr(mountpoint, "_ANSWER_SECONDS", 0.1)
-    assert b"does not answer; --lazy" in run("umount", str(place.path), code=2).stderr
+    assert b"does not answer; pass --lazy" in run("umount", str(place.path), code=2).stderr
     run("umount", "-z", str(place.path))
     assert not place.is_mounted
     place.kill(signal.SIGCONT)
@@ -446,7 +446,7 @@ def test_foreground(folder: Path, place: Place, tmp_path: Path) -> None:
         _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
     assert "is mounted on" in said
-    assert "ending by SIGINT" in said
+    assert "stopping because of SIGINT" in said
     assert "Traceback" not in said
     place.expect_end()
 
@@ -482,7 +482,7 @@ def test_nothing_is_mounted_for_a_command_that_was_killed(s3: S3Server, golden: 
         process.kill()
     killed.set()
     place.expect_end()
-    assert "the command that wanted it is gone" in place.log.read_text()
+    assert "the mount command has exited" in place.log.read_text()
 
 
 def test_credentials_are_seen_nowhere(s3_golden: str, s3: S3Server, place: Place) -> None:

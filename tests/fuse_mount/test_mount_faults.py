@@ -287,7 +287,7 @@ def test_damage_is_an_error_and_all_else_is_fine(truncated_url: str, golden: Pat
             with pytest.raises(duckdb.Error, match="Input/output error"):
                 duckdb.sql(f"SELECT count(*) FROM '{mount.path}/parquet/{topic}/*.parquet'").fetchall()
         assert (mount.path / "entries/public/lossy/orders/2.entries").stat().st_size == len(lost.records)
-        assert any("nobody can tell the topic (ids 3)" in line for line in mount.log)
+        assert any("in this bucket is unknown (ids 3)" in line for line in mount.log)
     assert wrong, fs.find("")
     assert f"jsonl/{TOPIC}/7.jsonl" in wrong
     assert {"info/public/lossy/orders/2.json", "entries/public/lossy/orders/2.entries"} <= wrong

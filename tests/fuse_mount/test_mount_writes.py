@@ -323,7 +323,7 @@ def test_of_a_writer_that_is_killed_nothing_appears(mount: Mount, bucket: Place,
         assert process.returncode == -number
         wait_until(lambda: not (mount.path / FILE).exists(), PATIENCE)
         assert records_of(bucket) == {1: FIRST}, number
-        wait_until(lambda: any("its writer was killed" in line for line in mount.log), PATIENCE)
+        wait_until(lambda: any("the writing process was killed" in line for line in mount.log), PATIENCE)
 
 
 def test_of_a_child_that_is_killed_and_a_shell_that_goes_on_nothing_appears(mount: Mount, bucket: Place) -> None:

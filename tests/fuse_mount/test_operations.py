@@ -143,7 +143,7 @@ def test_each_error_has_its_number() -> None:
         (ObjectNotFoundError("gone", key="key", offset=7), ["ERROR read '/a' 1: key at byte 7: gone"]),
         (NotFoundError("no such file", key="a"), []),
         (ReadOnlyError("no", key="a"), []),
-        (ValueError("what"), ["ERROR read '/a' 1: a defect of ledgerfs"] * 3),
+        (ValueError("what"), ["ERROR read '/a' 1: a bug in ledgerfs"] * 3),
     ],
 )
 def test_each_error_is_said_once(error: Exception, lines: list[str], caplog: pytest.LogCaptureFixture) -> None:
@@ -343,7 +343,7 @@ def test_a_refresh_that_gets_no_thread_is_made_up_for(
         patch.setattr(threading.Thread, "start", refuse)
         assert len(list(mounted.entries(f"/entries/{TOPIC}"))) == 2
         mounted.refresh_in_background()
-    assert caplog.text.count("what was known is shown: can't start new thread") == 2
+    assert caplog.text.count("so the previous listing is shown: can't start new thread") == 2
     make_old(mounted)
     wait_until(lambda: len(list(mounted.entries(f"/entries/{TOPIC}"))) == 3, 300)
 
@@ -388,7 +388,7 @@ def test_bytes_elsewhere_are_refused_and_leave_nothing(mounted: MountedBucket, f
     ]
     for spoil in spoilers:
         handle = write_all(mounted, RECORDS)
-        with pytest.raises(OSError, match=r"front to end|entry 0 stands"):
+        with pytest.raises(OSError, match=r"from start to end|found entry 0"):
             spoil(handle)
         with pytest.raises(OSError):
             mounted.sync(handle)
@@ -518,7 +518,7 @@ def test_what_was_written_here_is_shown_while_the_store_does_not_list_it_yet(
     with monkeypatch.context() as failing:
         failing.setattr(IncomingFile, "is_gone", _fail)
         mounted.refresh()
-    assert "whether it is gone is not known: no answer" in caplog.text
+    assert "could not check whether it was deleted: no answer" in caplog.text
     assert is_shown(mounted, FILE)
     for name in ledger_20(folder):
         (folder / name).unlink()

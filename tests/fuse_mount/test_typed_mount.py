@@ -22,17 +22,17 @@ def test_options_of_the_tables_are_checked_when_a_bucket_is_mounted(golden_typed
     (tmp_path / "mnt").mkdir()
     for option, word in (
         ("values=avro", "bytes, typed, json, auto"),
-        ("values=typed,on_undecodable=skip", "a file of the tree has all"),
+        ("values=typed,on_undecodable=skip", "a file of the tree contains all"),
         ("values=typed,flatten=maybe", "expected one of true, yes, 1, false, no, 0"),
-        ("values=typed,schema_version=abc", "'abc' is no number, not latest or each, and no file"),
-        ("values=json,schema_version=each", "versions of messages do not matter"),
-        ("values=bytes,flatten", "flatten: is of values as columns"),
-        ("flatten=true", "flatten: is of values as columns"),
+        ("values=typed,schema_version=abc", "'abc' is not a version number, latest, each, or a file"),
+        ("values=json,schema_version=each", "ignores the schema versions of messages"),
+        ("values=bytes,flatten", "flatten: applies to values as columns"),
+        ("flatten=true", "flatten: applies to values as columns"),
         ("values=typed,schemaVersion=1", "did you mean schema_version?"),
-        ("values=typed,columns=key", "the tables of a mount do not have columns"),
-        ("transaction=all", "the tables of a mount do not have transactions"),
-        ("write=true", "write takes no value"),
-        ("allow_other=1", "allow_other takes no value"),
+        ("values=typed,columns=key", "columns is not an option for the tables of a mount"),
+        ("transaction=all", "transactions is not an option for the tables of a mount"),
+        ("write=true", "write accepts no value"),
+        ("allow_other=1", "allow_other accepts no value"),
     ):
         options = [part for one in option.split(",") for part in ("-o", one)]
         done = run("mount", f"file://{golden_typed}/bucket", str(tmp_path / "mnt"), *options, code=2)

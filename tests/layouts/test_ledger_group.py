@@ -53,7 +53,7 @@ def test_what_cannot_be_removed_again_is_named(world: tuple[Place, RawStore], pr
         Fault("403", matches=lambda method, path, headers: method == "PUT" and "ledger-5-index" in path),
         Fault("403", matches=lambda method, path, headers: method == "DELETE" and "ledger-2-index" in path),
     ]
-    with pytest.raises(UncertainWriteError, match="may be there without those: 2; `ledgerfs rm` removes them"):
+    with pytest.raises(UncertainWriteError, match="these may still exist: 2; delete them with `ledgerfs rm`"):
         publish_all(store, made)
     assert {key.partition("-ledger-")[2] for key in place.objects()} == {"2", "2-index"}
     # What Spark does next.
@@ -75,7 +75,7 @@ def test_of_two_groups_at_the_same_time_one_gives_way(world: tuple[Place, RawSto
     proxy.faults = [
         Fault("", 1, lambda method, path, headers: method == "PUT" and ours.key_prefix in path, action=come_between)
     ]
-    with pytest.raises(LedgerExistsError, match="has ledger 0 already"):
+    with pytest.raises(LedgerExistsError, match="already has ledger 0"):
         publish_together(open_bucket(place.url, proxy.options), NAME, IfExists.FAIL, made)
     assert len(place.ledgers()) == 2
     assert all(key.startswith(theirs.key_prefix) for key in place.objects())
@@ -114,6 +114,6 @@ def test_repair_leaves_a_job_alone_that_published_nothing(s3: S3Server, s3_bucke
     data_of(place.clean.raw_store, LedgerGroup.new(), 2)
     plan = plan_repair(open_bucket(place.url, place.options), older_than_s=0)
     assert [one.action for one in plan.items] == [None, None]
-    assert all("left alone: of a job none of whose ledgers is there" in one.reason for one in plan.items)
+    assert all("left alone: it belongs to a job, and no ledger of this job exists" in one.reason for one in plan.items)
     named = plan_repair(open_bucket(place.url, place.options), ledgers=[1], older_than_s=0)
     assert [one.ledger_id for one in named.items if one.action is not None] == [1]

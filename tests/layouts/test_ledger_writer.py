@@ -140,17 +140,17 @@ def test_entries_that_are_no_ledger_are_refused_and_nothing_is_sent(
     with requests_of(s3_bucket) as seen:
         for bucket in (remote, open_bucket(str(tmp_path))):
             ledger = new_ledger(MIB5)
-            assert "not one entry" in refused(bucket, ledger)
-            assert "not one entry" in refused(bucket, ledger, batch_of([]))
-            assert "entries 1 to 1 come where entry 0 should" in refused(bucket, ledger, batch_of([b"a"], 1))
-            assert "entries 5 to 5 come where entry 2" in refused(
+            assert "the ledger has no entries" in refused(bucket, ledger)
+            assert "the ledger has no entries" in refused(bucket, ledger, batch_of([]))
+            assert "found entries 1 to 1, expected entry 0" in refused(bucket, ledger, batch_of([b"a"], 1))
+            assert "found entries 5 to 5, expected entry 2" in refused(
                 bucket, ledger, batch_of([b"a"] * 2), batch_of([b"b"], 5)
             )
-            assert "entries 1 to 1 come where entry 2" in refused(
+            assert "found entries 1 to 1, expected entry 2" in refused(
                 bucket, ledger, batch_of([b"a"] * 2), batch_of([b"b"], 1)
             )
             text = refused(bucket, ledger, batch_of([b"a", b"b" * (MIB5 - 139)]))
-            assert f"entry 1 has {MIB5 - 139} bytes, and a block holds one of {MIB5 - 140}" in text
+            assert f"entry 1 has {MIB5 - 139} bytes, but an entry in a block has at most {MIB5 - 140}" in text
             assert "docs/formats/pulsar-blob.md" in text
     assert seen == []
     assert objects_in(tmp_path) == {}
@@ -178,7 +178,7 @@ def test_what_is_found_late_leaves_nothing(s3: S3Server, s3_bucket: str, tmp_pat
     remote = open_bucket(f"s3://{s3_bucket}", s3.options)
     batches = [batch_of([b"x" * 4_000_000] * 3), batch_of([b"y"], 7)]
     for bucket in (remote, open_bucket(str(tmp_path))):
-        with pytest.raises(RefusedLedgerError, match="entries 7 to 7 come where entry 3 should"):
+        with pytest.raises(RefusedLedgerError, match="found entries 7 to 7, expected entry 3"):
             write_ledger(bucket, Wanted(NAME, 1, block_size=MIB5), EntryBatches(batches))
     assert "Contents" not in s3.client.list_objects_v2(Bucket=s3_bucket)
     assert "Uploads" not in s3.client.list_multipart_uploads(Bucket=s3_bucket)
@@ -192,9 +192,9 @@ def test_blocks_of_sizes_that_are_none_are_refused(size: int, s3: S3Server, s3_b
         buckets.append(open_bucket(str(tmp_path)))
     with requests_of(s3_bucket) as seen:
         for bucket in buckets:
-            with pytest.raises(RefusedLedgerError, match=f"blocks of {size} bytes"):
+            with pytest.raises(RefusedLedgerError, match=f"the block size is {size} bytes"):
                 LedgerWriter(bucket.raw_store, new_ledger(size))
-            with pytest.raises(RefusedLedgerError, match=f"blocks of {size} bytes"):
+            with pytest.raises(RefusedLedgerError, match=f"the block size is {size} bytes"):
                 write_ledger(bucket, Wanted(NAME, 1, block_size=size), RecordFile.of("", offload([b""]).records))
     assert seen == []
     assert objects_in(tmp_path) == {}

@@ -49,7 +49,9 @@ def topic(tmp_path: Path) -> Topic:
 
 
 def test_by_default_a_message_for_other_keys_ends_reading_and_its_keys_are_named(topic):
-    expected = r"entry 1:2: the message is encrypted for 'theirs', the private keys given are: 'mine'; on_encrypted"
+    expected = (
+        r"entry 1:2: the message is encrypted for 'theirs', the given private keys are: 'mine'; pass the right key"
+    )
     with pytest.raises(EncryptedMessageError, match=expected):
         topic.scan(private_keys=KEYS).to_arrow()
     with pytest.raises(EncryptedMessageError, match=expected):

@@ -74,7 +74,7 @@ def test_no_more_bytes_wait_than_are_allowed_and_what_was_dropped_is_too_large_n
         assert joiner.waiting_bytes <= 100
     assert joiner.incomplete == []
     assert add(joiner, 5, 1, 2, b"4", b"end") == bytes(40) + b"end"
-    with pytest.raises(MessageTooLargeError, match=r"203 bytes .* 1:0 among .* max_message_bytes=203 lets"):
+    with pytest.raises(MessageTooLargeError, match=r"203 bytes .* begins at 1:0, .* max_message_bytes=203 "):
         add(joiner, 6, 1, 2, b"0", b"end")
     assert joiner.finish() == [Incomplete(1, i, 1, 2) for i in (1, 2, 3)]
     assert joiner.waiting_bytes == 0
@@ -91,7 +91,7 @@ def test_a_message_above_the_limit_is_too_large_once_it_is_whole_and_else_incomp
         assert add(joiner, 0, 0, identity=identity, data=bytes(60)) is None
         assert add(joiner, 1, 1, identity=identity, data=bytes(60)) is None
     assert joiner.waiting_bytes == 0
-    with pytest.raises(MessageTooLargeError, match=r"begins at 1:0 has 123 bytes.*max_message_bytes=123 lets"):
+    with pytest.raises(MessageTooLargeError, match=r"begins at 1:0 has 123 bytes.*max_message_bytes=123 "):
         add(joiner, 2, 2, identity=b"a", data=b"end")
     assert add(joiner, 3, 2, identity=b"a") is None
     assert add(joiner, 4, 3, 3, identity=b"b") is None

@@ -246,15 +246,17 @@ def failure(call, *arguments, kind=DecryptionError):
 def test_no_key_of_these_names(rsa_key):
     message = encrypt(TEXT, ("eu\n", rsa_key), ("us", rsa_key), ("us", rsa_key))
     assert failure(decryptor(mine=rsa_key, a=rsa_key).decrypt, *message, kind=EncryptedMessageError).startswith(
-        "the message is encrypted for 'eu\\n' or 'us', the private keys given are: 'a', 'mine'; on_encrypted"
+        "the message is encrypted for 'eu\\n' or 'us', the given private keys are: 'a', 'mine'; pass the right key"
     )
-    assert "'us', the private keys given are: none;" in failure(
+    assert "'us', the given private keys are: none;" in failure(
         decryptor().decrypt, *message, kind=EncryptedMessageError
     )
 
 
 def test_no_keys_in_the_message(rsa_key):
-    assert "names no key" in failure(decryptor(a=rsa_key).decrypt, [], IV, bytes(32), kind=EncryptedMessageError)
+    assert "does not contain the name of a key" in failure(
+        decryptor(a=rsa_key).decrypt, [], IV, bytes(32), kind=EncryptedMessageError
+    )
 
 
 def test_a_key_that_does_not_fit(rsa_key, other_rsa_key, ec_key):

@@ -304,11 +304,11 @@ def test_columns_of_a_place_are_ignored() -> None:
             pa.schema([("value", pa.binary()), ("colour", pa.string())]),
             r"colour: no such column; accepted are value, key",
         ),
-        (pa.schema([("key", pa.string())]), r"value: there is no such column"),
-        (pa.schema([("value", pa.float64())]), r"value: a column of double; it should have text or bytes"),
+        (pa.schema([("key", pa.string())]), r"value: the column is missing"),
+        (pa.schema([("value", pa.float64())]), r"value: the column has the type double, expected text or bytes"),
         (pa.schema([("value", pa.binary()), ("event_time", pa.string())]), r"event_time: .*timestamps, or integers"),
-        (pa.schema([("value", pa.binary()), ("key_bytes", pa.string())]), r"key_bytes: .*should have bytes"),
-        (pa.schema([("value", pa.binary()), ("value", pa.binary())]), r"value: a column is there twice"),
+        (pa.schema([("value", pa.binary()), ("key_bytes", pa.string())]), r"key_bytes: .*expected bytes"),
+        (pa.schema([("value", pa.binary()), ("value", pa.binary())]), r"value: the column occurs twice"),
         (pa.schema([("value", pa.binary()), ("properties", pa.map_(pa.string(), pa.int64()))]), r"properties: .*a map"),
     ],
 )
@@ -330,15 +330,15 @@ TIMES_THAT_ARE_NONE = [
     (253_402_300_800_000, "a time of 253402300800000 ms is after the year 9999"),
     (1_700_000_000_123_456, "a time of 1700000000123456 ms is after the year 9999; perhaps these are microseconds"),
     (1_700_000_000_123_456_789, "a time of 1700000000123456789 ms is .*; perhaps these are nanoseconds"),
-    (-(2**63) // 1000, "a time of -9223372036854776 ms is earlier than can be read back"),
+    (-(2**63) // 1000, "a time of -9223372036854776 ms is too early to be read back"),
     (1_700_000_000, "1700000000 looks like seconds; expected ms since 1970, such as 1700000000000"),
     (99_999_999_999, "99999999999 looks like seconds"),
     (-1, "-1 looks like seconds"),
 ]
 TIMES_OF_UNITS = [
-    (pa.timestamp("us"), 1_700_000_000_123_999, "a time with a part below 1 ms"),
-    (pa.timestamp("us", "Europe/Paris"), -1, "a time with a part below 1 ms"),
-    (pa.timestamp("us"), 1, "a time with a part below 1 ms"),
+    (pa.timestamp("us"), 1_700_000_000_123_999, "the time is finer than 1 ms"),
+    (pa.timestamp("us", "Europe/Paris"), -1, "the time is finer than 1 ms"),
+    (pa.timestamp("us"), 1, "the time is finer than 1 ms"),
     (pa.timestamp("s"), 10**14, "a time of .* year 9999"),
     (pa.timestamp("s"), 2**62, ""),
 ]
@@ -350,12 +350,12 @@ MAP = MESSAGE_SCHEMA.field("properties").type
     [
         (
             {"value": [b"v"] * 3 + [bytes(3000)]},
-            r"row 3: the message takes 3\d\d\d bytes as an entry, which may have 2000",
+            r"row 3: the message needs an entry of 3\d\d\d bytes, but the limit is 2000",
         ),
-        ({"value": [b"v"] * 3 + [bytes(1990)]}, r"row 3: the message takes 20\d\d bytes as an entry"),
+        ({"value": [b"v"] * 3 + [bytes(1990)]}, r"row 3: the message needs an entry of 20\d\d bytes"),
         (
             {"value": ["v"] * 4, "key": ["a"] * 4, "key_bytes": [None, None, b"", None]},
-            r"row 2: both a key and key_bytes",
+            r"row 2: the row has both key and key_bytes",
         ),
         *(
             (
@@ -383,7 +383,7 @@ MAP = MESSAGE_SCHEMA.field("properties").type
         ({"value": ["v"] * 4, "properties": ["{}", '{"a":1}', None, None]}, r"row 1: its properties"),
         (
             {"value": ["v"] * 4, "properties": pa.array([[("a", "b")], [], [], [("a", None)]], MAP)},
-            r"row 3: a property without a value",
+            r"row 3: a property has no value",
         ),
     ],
 )

@@ -30,7 +30,7 @@ def decoded(entries: list[bytes], *columns: str) -> tuple[list[dict[str, int | N
 
 
 def reason(column: str) -> str:
-    return f"its {column} is beyond 64 bits of µs, and null: Pulsar's times are ms"
+    return f"its {column} does not fit 64 bits of µs and is null (Pulsar's times are ms)"
 
 
 def test_times_that_fit_are_there_and_others_are_null_and_counted() -> None:

@@ -178,18 +178,21 @@ def damaged() -> dict[str, tuple[bytes, str]]:
     lz4 = {"compression": LZ4, "messages_in_batch": 4}
     return {
         "checksum": (bytes(wrong), "CRC32C"),
-        "too many": (frame(metadata(messages_in_batch=5), plain), "not the batch"),
-        "far too many": (frame(metadata(messages_in_batch=2**31 - 1), plain), "not the batch"),
-        "negative": (frame(metadata(messages_in_batch=-1), plain), "not the batch"),
-        "negative index": (frame(metadata(messages_in_batch=4, kept_index=[-1]), plain), "not the batch"),
-        "cut": (frame(metadata(messages_in_batch=4), plain[:-1]), "not the batch"),
+        "too many": (frame(metadata(messages_in_batch=5), plain), "does not match the batch"),
+        "far too many": (frame(metadata(messages_in_batch=2**31 - 1), plain), "does not match the batch"),
+        "negative": (frame(metadata(messages_in_batch=-1), plain), "does not match the batch"),
+        "negative index": (frame(metadata(messages_in_batch=4, kept_index=[-1]), plain), "does not match the batch"),
+        "cut": (frame(metadata(messages_in_batch=4), plain[:-1]), "does not match the batch"),
         "negative size": (
             frame(metadata(messages_in_batch=1), framed(BatchedMetadataRecord(payload_size=-1).SerializeToString())),
-            "not the batch",
+            "does not match the batch",
         ),
         "lz4": (frame(metadata(uncompressed_size=len(plain), **lz4), b"\xff" * 30), "broken LZ4"),
-        "size": (frame(metadata(uncompressed_size=len(plain) + 1, **lz4), compress(LZ4, plain)), "LZ4|claimed"),
-        "huge": (frame(metadata(uncompressed_size=2**32 - 1, **lz4), compress(LZ4, plain)), "hold [0-9]+ at most"),
+        "size": (
+            frame(metadata(uncompressed_size=len(plain) + 1, **lz4), compress(LZ4, plain)),
+            "LZ4|decompresses to 534 bytes, expected 535",
+        ),
+        "huge": (frame(metadata(uncompressed_size=2**32 - 1, **lz4), compress(LZ4, plain)), "contain at most [0-9]+"),
     }
 
 
@@ -237,7 +240,7 @@ def test_a_message_that_brokers_would_not_send_by_itself_is_refused():
     assert len(entry) < MOST_SENT_BYTES // 50
     others = [batched(FOUR)]
     with pytest.raises(
-        RefusedLedgerError, match=r"message of entry 1 would be an entry of 5,24\d,\d{3} bytes.*are not split"
+        RefusedLedgerError, match=r"message of entry 1 would be an entry of 5,24\d,\d{3} bytes.*cannot be split"
     ):
         transformed(unbatch(), [*others, entry])
     # Compressed by itself it is small enough.

@@ -131,7 +131,7 @@ def test_an_index_is_rebuilt_only_when_the_topic_is_known(tmp_path: Path) -> Non
     url = only_data(tmp_path, made)
     item = only(planned(url))
     assert (item.action_name, item.severity.value, item.topic) == ("nothing", "damage", None)
-    assert "nothing tells its topic" in item.reason
+    assert "its topic is unknown" in item.reason
     plan = planned(url, topic=TOPIC)
     assert (only(plan).action_name, only(plan).topic) == ("rebuild-index", TOPIC)
     assert carried_out(plan) == ["rebuild-index"]
@@ -253,7 +253,7 @@ def test_the_ledger_that_pulsar_lost_is_not_rebuilt_without_its_index(golden: Pa
     (tmp_path / data.name).write_bytes(data.read_bytes())
     item = only(planned(aged(tmp_path), topic=TOPIC))
     assert item.action_name == "nothing"
-    assert "those from 5 on did not fit a block" in item.reason
+    assert "the entries from 5 on did not fit a block" in item.reason
 
 
 def test_another_index_of_the_same_ledger_is_believed_when_it_tells_of_more(tmp_path: Path) -> None:
@@ -262,13 +262,13 @@ def test_another_index_of_the_same_ledger_is_believed_when_it_tells_of_more(tmp_
     url = only_data(tmp_path, shorter)
     plan = planned(url, topic=TOPIC)
     assert plan.to_do == []
-    assert any("this ledger has 40 of" in item.reason for item in plan.items)
+    assert any("this ledger has 40 entries of" in item.reason for item in plan.items)
 
 
 def test_no_index_is_made_of_what_changed_since_the_plan(tmp_path: Path) -> None:
     made, came = offload(entries()), offload(entries()[:1], uuid=2)
     for change, reason in (
-        ({index_key(made): made.index}, "exists already"),
+        ({index_key(made): made.index}, "already exists"),
         ({data_key(made): made.data[:-1]}, "was replaced"),
         (came.objects, ""),
     ):
@@ -503,7 +503,7 @@ def test_an_index_whose_data_comes_back_meanwhile_is_kept(tmp_path: Path) -> Non
     plan = planned(url)
     (tmp_path / data_key(same)).write_bytes(same.data)
     (outcome,) = plan.carry_out()
-    assert "is there by now" in str(outcome.error)
+    assert "was created" in str(outcome.error)
     assert (tmp_path / index_key(same)).exists()
 
 
@@ -554,7 +554,7 @@ def test_an_unreadable_index_stays_when_the_data_object_is_not_whole(tmp_path: P
     # Whole, but shorter than what is left of the index tells.
     (tmp_path / data_key(made)).write_bytes(offload(entries(39), block_size=1000).data)
     item = only(planned(aged(tmp_path), topic=TOPIC))
-    assert "what is left of the index tells of 40" in item.reason
+    assert "the readable part of the index has 40" in item.reason
 
 
 def test_an_index_that_parses_is_never_replaced(tmp_path: Path) -> None:
@@ -796,7 +796,7 @@ def test_objects_that_may_not_be_looked_at_and_a_store_that_goes_away_end_it(
         options = {**proxy.options, "config_kwargs": {"retries": {"max_attempts": 0}, "connect_timeout": 1}}
         url = f"s3://{s3_bucket}"
         proxy.faults = [Fault("403", matches=lambda method, path, headers: method == "HEAD")]
-        with pytest.raises(AccessDeniedError, match="nothing is written before it can be read"):
+        with pytest.raises(AccessDeniedError, match="ledgerfs writes nothing until it can be read"):
             plan_repair(open_bucket(url, options), older_than_s=0)
         proxy.faults = [Fault("403", matches=lambda method, path, headers: "uploads" in path)]
         plan = plan_repair(open_bucket(url, options), older_than_s=0)

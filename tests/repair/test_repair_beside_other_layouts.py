@@ -97,7 +97,7 @@ KEPT: dict[str, tuple[bytes | None, bytes | None, MadeMapFile, list[str], str]] 
     "a damaged copy": (
         WHOLE.data, None, torn(mapfile(MINE, 2, writer=MapFileWriter(block_bytes=100))), ["auto"], "cannot be compared with the copy",
     ),
-    "what may be a copy": (WHOLE.data, None, CURIOUS, ["auto"], "a copy of this ledger may be {copy}/data"),
+    "what may be a copy": (WHOLE.data, None, CURIOUS, ["auto"], "{copy}/data may be a copy of this ledger"),
     "an index for other bytes": (
         WHOLE.data, b"nonsense", mapfile(THEIRS, 2), LAYOUTS, "differ from those of the complete copy {copy}/data",
     ),
@@ -249,7 +249,9 @@ def test_a_ledger_of_no_known_topic_is_not_named_as_one_that_is_there(
     assert len(plan.to_do) == (0 if has_copy else 2)
     assert not plan_repair(open_bucket(f"s3://{s3_bucket}", s3.options), ledgers=[2]).to_do
     if has_copy:
-        assert {f"that topic has another ledger 2: {copy.folder}/data" in item.reason for item in plan.left} == {True}
+        assert {
+            f"the topic of `--topic` has another ledger 2: {copy.folder}/data" in item.reason for item in plan.left
+        } == {True}
 
 
 def test_nor_as_one_that_the_same_repair_makes(s3: S3Server, s3_bucket: str) -> None:

@@ -48,17 +48,17 @@ Counts = dict[tuple[int | None, str], int]
 
 NOT_DECODED: dict[str, Counts] = {
     # Pulsar's client silently gives their bytes: the deletion hid the schema from it, and from us if nothing was saved before.
-    "avro-deleted": {(0, "is not known"): 33},
+    "avro-deleted": {(0, "is unknown"): 33},
     # Pulsar's client raises for these very messages: their number has another schema by now.
-    "avro-deleted-force": {(0, "the number was used again"): 33},
+    "avro-deleted-force": {(0, "the number was reused"): 33},
     # Pulsar's client asks no schema what is in a document, and gives it as it is.
     "json-odd": {
-        (0, "its field 'number' is no int"): 39,
-        (0, "its field 'lines' is no list"): 6,
+        (0, "its field 'number' is not an int"): 39,
+        (0, "its field 'lines' is not a list"): 6,
     },
     # Messages that name no schema: Pulsar's client gives their bytes.
-    "avro-mixed-bytes": {(None, "it names no schema"): 66},
-    "bytes-then-avro": {(None, "it names no schema"): 33},
+    "avro-mixed-bytes": {(None, "its message has no schema version"): 66},
+    "bytes-then-avro": {(None, "its message has no schema version"): 33},
 }
 """By topic what has no value though Pulsar's client gives one, or an error: versions, reasons and counts. All else has that of Pulsar."""
 
@@ -69,8 +69,8 @@ NOT_RESOLVED: dict[str, Counts] = {
     "avro-deleted": {(2, "long cannot be read as int"): 33},
     "avro-deleted-force": {(0, "long cannot be read as int"): 33},
     "type-changed": {
-        (0, "of type STRING, which is not read as AVRO"): 33,
-        (1, "of type JSON, which is not read as AVRO"): 33,
+        (0, "has the type STRING, which cannot be read as AVRO"): 33,
+        (1, "has the type JSON, which cannot be read as AVRO"): 33,
     },
 }
 """The same of what only the newest schema cannot read."""
@@ -233,7 +233,11 @@ def test_the_first_that_cannot_be_decoded_is_an_error(typed: Bucket, name: str) 
 @for_each("name", WITHOUT_SCHEMA)
 def test_without_a_schema_values_are_the_bytes_that_pulsar_gives(typed: Bucket, golden_typed: Path, name: str) -> None:
     found = topic(golden_typed, TOP + name)
-    why = "the cluster deleted all schemas" if name == "avro-deleted-last" else "`ledgerfs schemas save` keeps them"
+    why = (
+        "the cluster deleted all schemas"
+        if name == "avro-deleted-last"
+        else "no schema of this topic is known: save the schemas"
+    )
     with pytest.raises(UnknownSchemaError, match=why):
         typed.topic(TOP + name).scan(values="typed")
     values = typed.topic(TOP + name).scan(["value"], values="auto").to_arrow()["value"].combine_chunks()

@@ -68,7 +68,7 @@ def test_verify_calls_them_sound_and_remarks_on_them(topic: Topic) -> None:
 def test_times_beyond_a_column_are_counted_by_each_kind_of_scan(tmp_path: Path) -> None:
     entries = [message(b"1", event_time_ms=CREATED_MS), message(b"2", event_time_ms=NOW_NS), message(b"3")]
     topic = open_bucket(put_in_folder(tmp_path, offload(entries))).topic("orders")
-    reason = "its event_time is beyond 64 bits of µs, and null: Pulsar's times are ms"
+    reason = "its event_time does not fit 64 bits of µs and is null (Pulsar's times are ms)"
     wanted = [Undecodable(None, reason, 1, "1:1", raw=NOW_NS)]
     for options in ({}, {"values": "json"}):
         scan = topic.scan(["value", "event_time"], **options)

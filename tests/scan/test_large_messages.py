@@ -218,10 +218,14 @@ def test_a_bomb_takes_no_memory_whether_it_bears_out_its_claim_or_not(tmp_path, 
                 3 << 30,
                 "MessageTooLargeError entry 1:1: the message has 3221225472 bytes, more than the 2147483647",
             ),
-            (three, 1500 * MIB, "max_message_bytes=1572864000 lets it through"),
+            (three, 1500 * MIB, "pass max_message_bytes=1572864000 "),
             (lie[:-9], 900 * MIB, "CorruptMessageError entry 1:1"),
             (lie, 1000 * MIB, "CorruptMessageError entry 1:1"),
-            (compress(ZSTD, b"abc"), 3 << 30, "CorruptMessageError entry 1:1: claims 3221225472 uncompressed bytes; "),
+            (
+                compress(ZSTD, b"abc"),
+                3 << 30,
+                "CorruptMessageError entry 1:1: its uncompressed size is 3221225472 bytes, but ",
+            ),
         ]
     ):
         url = url_of(tmp_path / str(number), [small(0), packed(ZSTD, b"", stored, size=size)])
@@ -255,9 +259,7 @@ def test_what_is_above_the_ceiling_is_no_damage_and_names_the_option(tmp_path):
     plain = text(7 * MIB)
     topic = topic_of(tmp_path, [small(0), packed(ZSTD, plain), small(1)])
     limit = len(plain) - 1
-    with pytest.raises(
-        MessageTooLargeError, match=f"entry 1:1: .*max_message_bytes={len(plain)} lets it through"
-    ) as caught:
+    with pytest.raises(MessageTooLargeError, match=f"entry 1:1: .*pass max_message_bytes={len(plain)} ") as caught:
         topic.scan(max_message_bytes=limit).to_arrow()
     assert caught.value.errno == errno.EMSGSIZE
     with pytest.raises(MessageTooLargeError, match="entry 1:1"):
@@ -325,7 +327,7 @@ def test_a_chunked_message_that_is_compressed_is_read_up_to_the_ceiling(tmp_path
     assert len(parts) > 2
     topic = topic_of(tmp_path, parts[:1], [*parts[1:], small()])
     assert topic.scan(["value"]).to_arrow()["value"].to_pylist() == [plain, b"value 0"]
-    with pytest.raises(MessageTooLargeError, match=f"max_message_bytes={len(plain)} lets"):
+    with pytest.raises(MessageTooLargeError, match=f"max_message_bytes={len(plain)} "):
         topic.scan(max_message_bytes=20 * MIB).to_arrow()
 
 
@@ -335,7 +337,9 @@ def test_messages_that_wait_beyond_the_bound_are_too_large_never_incomplete(tmp_
     messages = [parts_of(bytes([i]) * 300, 100, b"%d" % i) for i in range(4)]
     alternating = [part for parts in zip(*messages, strict=True) for part in parts]
     topic = topic_of(tmp_path, [*alternating, *parts_of(b"lost", 2, b"lost")[:1]])
-    with pytest.raises(MessageTooLargeError, match=r"entry 1:8: .* bytes of chunked messages waited .* 1:0 among"):
+    with pytest.raises(
+        MessageTooLargeError, match=r"entry 1:8: .* bytes of incomplete chunked messages are in memory.* 1:0"
+    ):
         topic.scan(max_message_bytes=400).to_arrow()
     scan = topic.scan(["entry_id", "value"], max_message_bytes=400, on_corrupt="skip")
     report = ScanReport()

@@ -129,7 +129,7 @@ def test_which_message_of_an_entry_is_meant(tmp_path: Path) -> None:
         ("1:1:3", "batch of 3 messages"),
         ("1:2:2", "batch of 1 messages"),
         ("1:0:1", "not a batch"),
-        ("1:0:1:0", "not of this partition"),
+        ("1:0:1:0", "not in this partition"),
         ("1:3", "ledger ends with entry 2"),
         ("2:0", "no such ledger"),
         ("9999999999999999999:0", "no such ledger"),
@@ -144,7 +144,7 @@ def test_outside_partitioned_topics_no_partition_is_right(tmp_path: Path) -> Non
     assert topic.message("1:0:-1").partition is None
     with pytest.raises(NotFoundError, match="not a batch"):
         topic.message("1:0:1")
-    with pytest.raises(NotFoundError, match="not of this partition"):
+    with pytest.raises(NotFoundError, match="not in this partition"):
         topic.message("1:0:0:0")
 
 

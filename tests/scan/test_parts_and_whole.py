@@ -70,7 +70,7 @@ def test_a_message_by_id_whose_parts_are_too_far_apart_says_so(tmp_path: Path, m
         topic.message((13, 0))
     monkeypatch.setattr(message_by_id, "MOST_BYTES_AROUND", 200)
     for position in ((1, 0), (12, 0)):
-        with pytest.raises(NotFoundError, match="a scan of the topic looks further"):
+        with pytest.raises(NotFoundError, match="scan the topic instead"):
             topic.message(position, max_message_bytes=1)
 
 

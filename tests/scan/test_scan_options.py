@@ -63,18 +63,18 @@ def ids_of(table: pa.Table) -> list[tuple[int, int]]:
 BATCH = batched([(BatchedMetadataRecord(), b"one"), (BatchedMetadataRecord(), b"two")])
 DAMAGE = {
     "CRC32C": message(2)[:-1] + b"?",
-    "frame claims more": frame(metadata(), checksum=False)[:9],
+    "frame is longer": frame(metadata(), checksum=False)[:9],
     "not a protobuf": frame(metadata().SerializeToString() + b"\xff", checksum=False),
     "lacks producer name": frame(b"\x10\x01\x18\x02"),
-    "outside the calendar": frame(metadata(publish_time_ms=2**63)),
-    "not the batch": frame(metadata(messages_in_batch=3), b"\xff" * 40),
+    "publish time is out of range": frame(metadata(publish_time_ms=2**63)),
+    "does not match the batch": frame(metadata(messages_in_batch=3), b"\xff" * 40),
     "broken LZ4": frame(metadata(compression=1, uncompressed_size=9), b"no lz4"),
     "broken ZLIB": frame(metadata(compression=2, uncompressed_size=9), b"no zlib"),
     "broken ZSTD": frame(metadata(compression=3, uncompressed_size=9), b"no zstd"),
     "SNAPPY": frame(metadata(compression=4, uncompressed_size=9), b"no snappy"),
     "unknown compression 5": frame(metadata(compression=5, uncompressed_size=9), b"abc"),
-    "without its uncompressed size": frame(metadata(compression=1), b"abc"),
-    "3 bytes of LZ4 hold 765 at most": frame(metadata(compression=1, uncompressed_size=10 << 20), b"abc"),
+    "has no uncompressed size": frame(metadata(compression=1), b"abc"),
+    "3 bytes of LZ4 contain at most 765": frame(metadata(compression=1, uncompressed_size=10 << 20), b"abc"),
 }
 
 
@@ -332,8 +332,8 @@ def test_unknown_columns_choices_and_times_are_told_at_once(tmp_path):
         ({"on_undecodable": "ignore"}, "on_undecodable='ignore'"),
         ({"start_time": "last week"}, "last week"),
         ({"start_time": "-1y"}, "or -1h, -2d, now, today, yesterday"),
-        ({"start_time": CREATED_MS, "end_time": CREATED_MS}, "no message is in this range"),
-        ({"start_time": "now", "end_time": "-1h"}, "no message is in this range"),
+        ({"start_time": CREATED_MS, "end_time": CREATED_MS}, "the time range is empty"),
+        ({"start_time": "now", "end_time": "-1h"}, "the time range is empty"),
         ({"limit": -1}, "limit=-1: expected a number of rows, 0 or more"),
         ({"threads": 0}, "threads=0"),
         ({"key": 7}, "key=7: expected text or bytes"),
@@ -346,7 +346,7 @@ def test_unknown_columns_choices_and_times_are_told_at_once(tmp_path):
         ({"start_time": CREATED_MS // 1000}, f"{CREATED_MS // 1000}: looks like seconds; .* such as {CREATED_MS}"),
         ({"end_time": CREATED_MS * 1000}, f"looks like microseconds; .* such as {CREATED_MS}"),
         ({"end_time": CREATED_MS * 1_000_000}, f"looks like nanoseconds; .* such as {CREATED_MS}"),
-        ({"end_time": 2**63 - 1}, "leave it out"),
+        ({"end_time": 2**63 - 1}, "leave out the option"),
         ({"start_time": -5}, "not a time from 2010 to 2200"),
         ({"order": "key"}, "order='key': expected one of partition, publish_time"),
         *(({name: value}, name) for name in ("include_markers", "check_checksums") for value in ("false", "", None, 1)),
@@ -359,9 +359,9 @@ def test_unknown_columns_choices_and_times_are_told_at_once(tmp_path):
         ({"start_tme": 0}, "start_tme: no such option; .*did you mean start_time"),
         ({"start_ms": 0}, "start_ms: no such option; .*did you mean start_time"),
         ({"maxMessageBytes": 0}, "did you mean max_message_bytes"),
-        ({"limit": 5}, "limit=5: is of a whole topic"),
+        ({"limit": 5}, "limit=5: applies to a whole topic"),
         ({"values": "avro"}, "values='avro': expected one of bytes, typed, json, auto"),
-        ({"values": "typed", "on_undecodable": "skip"}, "a file of the tree has all messages"),
+        ({"values": "typed", "on_undecodable": "skip"}, "a file of the tree contains all messages"),
     ]:
         with pytest.raises(InvalidOptionError, match=word):
             open_bucket(str(tmp_path), scan_options=options)
@@ -606,7 +606,7 @@ def test_markers_have_no_values_of_a_schema(values: str, tmp_path_factory: pytes
     marker = message(1, marker_type=COMMIT)
     topic = topic_with(tmp_path, [message(0), marker])
     given: dict[str, Any] = {"include_markers": True, "values": values}
-    why = r"include_markers: markers are the broker's own, .* values='bytes'"
+    why = r"include_markers: markers are messages of the broker .* values='bytes'"
     with pytest.raises(InvalidOptionError, match=why):
         topic.scan(["value"], **given)
     with pytest.raises(InvalidOptionError, match=why):

@@ -62,8 +62,8 @@ def test_avro_and_json_of_one_record_are_not_read_as_each_other(
     assert (none, value(one)) == (None, {"id": 7})
     (lost,) = report.undecodable
     assert (lost.version, lost.count, lost.is_error) == (0, 1, True)
-    assert lost.reason == f"it is a value of a schema of type {old.type}, which is not read as {new.type}"
-    with pytest.raises(UndecodableValueError, match=f"of type {old.type}, which is not read as {new.type}"):
+    assert lost.reason == f"its schema has the type {old.type}, which cannot be read as {new.type}"
+    with pytest.raises(UndecodableValueError, match=f"the type {old.type}, which cannot be read as {new.type}"):
         topic.scan(["value"], values="typed").to_arrow()
     each = topic.scan(["value"], values="typed", schema_version="each").to_arrow()["value"].to_pylist()
     assert [(value(row["v0"]) if row["v0"] else None, value(row["v1"]) if row["v1"] else None) for row in each] == [
@@ -106,7 +106,7 @@ def test_an_own_avro_schema_is_one_whatever_type_the_topic_has(tmp_path: Path) -
     report = ScanReport()
     assert scan.to_arrow(report)["value"].to_pylist() == [None] * 4
     (lost,) = {one.reason for one in report.undecodable}
-    assert lost == "it is a value of a schema of type INT64, which is not read as AVRO"
+    assert lost == "its schema has the type INT64, which cannot be read as AVRO"
 
 
 @for_each("are_pairs", [False, True])

@@ -149,15 +149,15 @@ REFUSED = {
     "another topic": ({"topic": "orders/of/"}, "orders/of/"),
     "no topic": ({"topic": ""}, "topic: is empty"),
     "a misspelt option": ({"batchSize": "10"}, "batchsize: no such option; there are topic, ledgerId, batch"),
-    "a credential": ({"storage__secret": "not-to-be-shown"}, "credentials do not belong into"),
+    "a credential": ({"storage__secret": "not-to-be-shown"}, "do not pass credentials"),
     "a credential within": ({"storage__client_kwargs": '{"aws_secret_access_key": "not-to-be-shown"}'}, "credentials"),
     "no number": ({"batch": "many"}, "batch=many: not a whole number"),
     "no messages": ({"batch": "0"}, "1 or more messages"),
     "no size": ({"blockSize": "64MB?"}, "blockSize=64MB?: invalid size '64MB?'"),
-    "no codec": ({"compression": "brotli"}, "no compression is called 'brotli'"),
+    "no codec": ({"compression": "brotli"}, "unknown compression 'brotli'"),
     "no ledger's id": ({"ledgerId": "-1"}, "a ledger id is a number"),
-    "overwriting": ({"mode": "overwrite"}, "ledgers are never written over"),
-    "a block of nothing": ({"blockSize": "1"}, "blocks of 1 bytes"),
+    "overwriting": ({"mode": "overwrite"}, "ledgers are never overwritten"),
+    "a block of nothing": ({"blockSize": "1"}, "the block size is 1 bytes"),
 }
 
 
@@ -174,9 +174,9 @@ def test_what_makes_no_sense_is_refused_before_a_task_runs(spark: SparkSession, 
 VALUE = StructField("value", StringType())
 COLUMNS = {
     "colour: no such column; accepted are value, key": [VALUE, StructField("colour", StringType())],
-    "value: there is no such column": [StructField("key", StringType())],
-    "event_time: a column of decimal128": [VALUE, StructField("event_time", DecimalType(2, 1))],
-    "value: a column of list": [StructField("value", ArrayType(StringType()))],
+    "value: the column is missing": [StructField("key", StringType())],
+    "event_time: the column has the type decimal128": [VALUE, StructField("event_time", DecimalType(2, 1))],
+    "value: the column has the type list": [StructField("value", ArrayType(StringType()))],
 }
 CASES = [*((*one, [VALUE]) for one in REFUSED.values()), *(({}, told, fields) for told, fields in COLUMNS.items())]
 
@@ -197,7 +197,7 @@ def test_what_makes_no_sense_is_refused_by_the_process_that_plans(
 def test_a_first_ledger_that_is_there_is_refused_before_a_task_runs(spark: SparkSession, place: Place) -> None:
     write(numbers(spark, 4, 1), place, ledgerId=3)
     before = place.contents()
-    with pytest.raises(AnalysisException, match="the bucket has ledger 3 already"):
+    with pytest.raises(AnalysisException, match="the bucket already has ledger 3"):
         write(unreadable(spark), place, ledgerId=3)
     assert place.contents() == before
 

@@ -134,7 +134,7 @@ def test_ledgers_that_are_missing_are_an_error_or_reported(
         url = put(bucket, i, message(i))
     next(bucket.glob("*-ledger-1")).unlink()
     next(bucket.glob("*-ledger-2-index")).write_bytes(b"?")
-    with pytest.raises(MissingLedgerError, match="ledger 1: its index is there, its data object is gone"):
+    with pytest.raises(MissingLedgerError, match="ledger 1: its index exists, but its data object is missing"):
         export(spark, url, str(out))
     assert not out.exists()
     left_out = left_out_accumulator(spark)
@@ -208,7 +208,7 @@ def test_rows_of_another_export_in_the_folder_are_an_error(
 
     for meanwhile, rows in ((more, 2), (fewer, 0)):
         monkeypatch.setattr(export_pipeline, "_require_rows", meanwhile)
-        with pytest.raises(ExportFolderError, match=f"the folder has {rows} rows, and 1 were written"):
+        with pytest.raises(ExportFolderError, match=f"the folder has {rows} rows, but 1 were written"):
             export(spark, url, str(out))
         shutil.rmtree(out)
 

@@ -80,9 +80,7 @@ def test_a_row_that_is_no_message_leaves_nothing(
     target = open_place if is_remote else place
     options = {"endpoint_url": s3.endpoint, "anon": "true"} if is_remote else {}
     data = numbers(spark, 1000, 3).mapInArrow(spoiling(), "value string, properties map<string,string>")
-    with pytest.raises(
-        PySparkException, match=r"row 3[34] of partition 2, on its way to .*-ledger-\d{16}: a property without"
-    ):
+    with pytest.raises(PySparkException, match=r"row 3[34] of partition 2, for .*-ledger-\d{16}: a property has no"):
         write(data, target, **options)
     assert_nothing(target)
 
@@ -172,7 +170,7 @@ def test_ids_that_somebody_takes_meanwhile_stay_theirs(spark: SparkSession, plac
             import_rows(open_bucket(url), source, "public/default/others", ledger_id=2)
         yield from batches
 
-    with pytest.raises(PySparkException, match="has ledger 2 already"):
+    with pytest.raises(PySparkException, match="already has ledger 2"):
         write(numbers(spark, 30, 3).mapInArrow(taking, "value string"), place, ledgerId="0")
     assert len(place.ledgers()) == 1
     assert len(place.objects()) == 2
@@ -265,7 +263,7 @@ def test_a_ledger_that_goes_while_others_are_published_is_no_success(
             place.clean.raw_store.writes.delete(key)
 
     before_listing(monkeypatch, 1, remove_all)
-    with pytest.raises(StaleObjectError, match="removed or replaced it"):
+    with pytest.raises(StaleObjectError, match="removed or replaced the ledger"):
         sink.commit([message])
     assert_nothing(place)
 
@@ -329,7 +327,7 @@ def test_a_commit_that_failed_after_its_end_is_taken_back_by_the_abort(
 def test_a_task_that_tells_nothing_is_no_task_without_rows(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = sink_of(place, monkeypatch)
     message = sink.write(some_rows("0"))
-    with pytest.raises(RefusedLedgerError, match="a task has not told what it wrote"):
+    with pytest.raises(RefusedLedgerError, match="a task did not report its result"):
         sink.commit([message, None])
     assert place.ledgers() == []
     assert sink.write(iter([])) == WrittenPartition(None)

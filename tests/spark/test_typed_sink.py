@@ -68,7 +68,7 @@ def test_a_schema_that_somebody_saves_while_tasks_write(place: Place, monkeypatc
     sink = data_sink.open_sink(options, StructType([StructField("value", LongType())]), overwrite=False)
     written = sink.write(iter([pa.record_batch({"value": [1, 2]})]))
     import_rows(place.url, pa.table({"value": ["theirs"]}), TOPIC, schema_type="string")
-    with pytest.raises(SchemaConflictError, match="schema version 0 is another one, of type STRING"):
+    with pytest.raises(SchemaConflictError, match="schema version 0 is another schema, of type STRING"):
         sink.commit([written])
     sink.abort([written])
     (topic,) = open_bucket(place.url).topics()
@@ -81,9 +81,9 @@ def test_a_schema_that_somebody_saves_while_tasks_write(place: Place, monkeypatc
 @pytest.mark.parametrize(
     ("expression", "options", "text"),
     [
-        ("if(id = 700, null, id) value", {"schemaType": "int8"}, "row 128 .*of partition 0.*its value is no value of int8"),
+        ("if(id = 700, null, id) value", {"schemaType": "int8"}, "row 128 .*of partition 0.*its value is not a value of int8"),
         ("id value", {"schemaType": "int64", "schemaVersion": "x"}, "not a whole number"),
-        ("id number", {"schema": json.dumps(SCHEMA)}, "number: no column of messages, and the record 'Order' has no such field"),
+        ("id number", {"schema": json.dumps(SCHEMA)}, "number: not a message column, and not a field of the record 'Order'"),
         ("id value", {"schemaType": "protobuf_native"}, "needs a file"),
     ],
 )  # fmt: skip

@@ -114,9 +114,9 @@ def test_what_was_found_is_kept_and_a_new_verification_looks_again(
 
 
 @pytest.mark.parametrize("error", [
-    CorruptLedgerError("entry 3 stands where entry 2 should", key="00000000-ledger-7", offset=512),
+    CorruptLedgerError("found entry 3, expected entry 2", key="00000000-ledger-7", offset=512),
     StoreTimeoutError("no answer within 24 s: try again", key="s3://tier"),
-    WrongBodyError("the store sent 3 bytes where 5 were asked for", key="00000000-ledger-7", offset=512),
+    WrongBodyError("the store sent 3 bytes, but 5 were requested", key="00000000-ledger-7", offset=512),
 ])  # fmt: skip
 def test_an_error_of_a_task_arrives_as_it_was(spark: SparkSession, error: Any) -> None:
     def fail(_: int) -> Iterator[pa.RecordBatch]:

@@ -20,14 +20,14 @@ from tests.support.json_documents import Given, Number, Reader
 from tests.support.typed_golden import IsSame, Node, assert_equal, payloads
 
 CONTRADICTIONS = {
-    b'{"number":9223372036854775807}': "its field 'number' is no int",
-    b'{"number":9223372036854775808,"street":"more than a long"}': "its field 'number' is no int",
-    b'{"number":1.0}': "its field 'number' is no int",
-    b'{"number":"12"}': "its field 'number' is no int",
-    b'{"street":5,"lines":"one"}': "its field 'lines' is no list",
-    b'{"number":1e3}': "its field 'number' is no int",
-    b'{"number":0.1,"x":123456789.123456789123456789}': "its field 'number' is no int",
-    b'{"number":-0.0}': "its field 'number' is no int",
+    b'{"number":9223372036854775807}': "its field 'number' is not an int",
+    b'{"number":9223372036854775808,"street":"more than a long"}': "its field 'number' is not an int",
+    b'{"number":1.0}': "its field 'number' is not an int",
+    b'{"number":"12"}': "its field 'number' is not an int",
+    b'{"street":5,"lines":"one"}': "its field 'lines' is not a list",
+    b'{"number":1e3}': "its field 'number' is not an int",
+    b'{"number":0.1,"x":123456789.123456789123456789}': "its field 'number' is not an int",
+    b'{"number":-0.0}': "its field 'number' is not an int",
 }
 """Documents of `json-odd` that Pulsar's client gives as they are, since it asks no schema."""
 

@@ -87,13 +87,13 @@ def test_paths(tmp_path: Path) -> None:
 @for_each(
     ("name", "text"),
     [
-        ("sub", "a folder, which is not read; name the files in it by a pattern"),
-        ("sub.jsonl", "a folder, which is not read"),
-        ("link", "a folder, which is not read"),
+        ("sub", "the path is a folder; select the files in it with a pattern"),
+        ("sub.jsonl", "the path is a folder"),
+        ("link", "the path is a folder"),
         ("gone.jsonl", "not a file, nor a link to one"),
         ("fifo.jsonl", "not a file, nor a link to one"),
-        ("a.jsonl.gz", "unknown kind of file"),
-        ("notes.txt", "unknown kind of file"),
+        ("a.jsonl.gz", "unknown type of file"),
+        ("notes.txt", "unknown type of file"),
     ],
 )
 def test_nothing_is_left_out(tmp_path: Path, name: str, text: str, pattern: str) -> None:
@@ -127,7 +127,9 @@ def test_folders_in_folders_of_another_filesystem() -> None:
     fs.pipe({"/marked/a.jsonl": b'{"value":"a"}', "/marked/sub/b.jsonl": b'{"value":"b"}'})
     try:
         assert len(open_rows("memory://marked/**").paths) == 2
-        with pytest.raises(InvalidRowsError, match=r"marked/sub: a folder.* such as 'memory://marked/\*\*/\*.parquet'"):
+        with pytest.raises(
+            InvalidRowsError, match=r"marked/sub: the path is a folder.* such as 'memory://marked/\*\*/\*.parquet'"
+        ):
             open_rows("memory://marked/")
     finally:
         fs.rm("/marked", recursive=True)
@@ -228,7 +230,7 @@ def test_json_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (b'{"value":"a","sequence_id":"x"}', "line 3: sequence_id: "),
         (b'{"value":"a","event_time":"noon"}', "line 3: event_time: "),
         (b'{"value_base64":"*"}', "line 3: value_base64: "),
-        (b'{"value":"1","value_base64":"Mg=="}', "line 3: a row with both a value and value_base64"),
+        (b'{"value":"1","value_base64":"Mg=="}', "line 3: the row has both value and value_base64"),
         *(
             (f'{{"value":"a","{name}":{number}}}'.encode(), f"line 3: {name}: .* is not an integer of 64 bits")
             for name in ("sequence_id", "ledger_id")
@@ -239,15 +241,15 @@ def test_json_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             for name in ("event_time", "publish_time", "deliver_at_time")
             for time, text in (
                 ("99999999999999999999", "a time of 9{20} ms is after the year 9999"),
-                ("-99999999999999999999", "a time of -9{20} ms is earlier than can be read back"),
+                ("-99999999999999999999", "a time of -9{20} ms is too early to be read back"),
                 ("1700000000123456", "a time of 1700000000123456 ms is .* perhaps these are microseconds"),
                 ('"+010000-01-01T00:00:00Z"', "a time of 253402300800000 ms is after the year 9999"),
-                ('"-999999-01-01T00:00:00Z"', "a time of -3.* ms is earlier"),
+                ('"-999999-01-01T00:00:00Z"', "a time of -3.* ms is too early"),
                 ("1793534400", "1793534400 looks like seconds; expected ms since 1970, such as 1793534400000"),
                 ("-1", "-1 looks like seconds"),
-                ('"2026-11-01T12:00:00.123999Z"', "a time with a part below 1 ms"),
-                ('"2026-11-01T12:00:00.123000001"', "a time with a part below 1 ms"),
-                ('"1969-12-31T23:59:59.999999Z"', "a time with a part below 1 ms"),
+                ('"2026-11-01T12:00:00.123999Z"', "the time is finer than 1 ms"),
+                ('"2026-11-01T12:00:00.123000001"', "the time is finer than 1 ms"),
+                ('"1969-12-31T23:59:59.999999Z"', "the time is finer than 1 ms"),
                 ('"99999999-01-01"', ""),
                 ('"now"', ""),
                 ("1.5", ""),
@@ -260,8 +262,8 @@ def test_json_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (b'{"value":"a","sequence_id":0x10}', "line 3: Expecting"),
         (b'{"value":' + b"[" * 200_000 + b"]" * 200_000 + b"}", "line 3: maximum recursion depth"),
-        (b'{"value":"a","properties":{"a":1}}', "line 3: its properties are not an object of texts"),
-        (b'{"value":"a","value":"b"}', "line 3: a name that occurs twice"),
+        (b'{"value":"a","properties":{"a":1}}', "line 3: its properties are not an object with texts as values"),
+        (b'{"value":"a","value":"b"}', "line 3: a name occurs twice"),
         (b'{"value":"\xff"}', "line 3: 'utf-8' codec"),
     ],
 )
@@ -286,16 +288,16 @@ def test_bad_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: bytes,
         ("x.csv", b"value,sequence_id\na,b\n", "x.csv: row 0: sequence_id: 'b' is not an integer of 64 bits"),
         ("x.csv", b"value,sequence_id\na,\na,0x10\n", "x.csv: row 1: sequence_id: '0x10' is not an integer"),
         ("x.csv", b"value_base64\n*\n", "x.csv: row 0: value_base64: "),
-        ("x.csv", b"value,value\na,b\n", "x.csv: a column is there twice: value"),
-        ("x.csv", b"value,topic,topic\na,b,c\n", "x.csv: a column is there twice: topic"),
-        ("x.csv", b"value_base64,value\nMg==,\nMg==,a\n", "x.csv: row 1: a row with both a value and value_base64"),
+        ("x.csv", b"value,value\na,b\n", "x.csv: a column occurs twice: value"),
+        ("x.csv", b"value,topic,topic\na,b,c\n", "x.csv: a column occurs twice: topic"),
+        ("x.csv", b"value_base64,value\nMg==,\nMg==,a\n", "x.csv: row 1: the row has both value and value_base64"),
         ("x.csv", b"value,event_time\na,\na,99999999999999999999\n", "row 1: event_time: a time of 9{20} ms is after"),
         ("x.csv", b"value,event_time\na,\na,1793534400\n", "row 1: event_time: 1793534400 looks like seconds"),
         ("x.csv", b"value,event_time\na,0\n", "row 0: event_time: a time of 0"),
         (
             "x.csv",
             b"value,event_time\na,\na,2026-11-01 12:00:00.000001\n",
-            "row 1: event_time: a time with a part below",
+            "row 1: event_time: the time is finer than",
         ),
         ("x.csv", b"value,sequence_id\na,18446744073709551615\n", "row 0: sequence_id: .*18446744073709551615"),
         ("x.csv", b"value,sequence_id\na,1.5\n", "row 0: sequence_id: '1.5'"),
@@ -310,7 +312,7 @@ def test_bad_files(tmp_path: Path, name: str, content: bytes, text: str) -> None
 
 
 CLOSED = "text after the closing quote"
-OPEN = "a quote that is not closed before the file's end"
+OPEN = "a quote is not closed at the end of the file"
 
 
 @for_each(
@@ -380,7 +382,7 @@ def test_what_is_not_there(tmp_path: Path) -> None:
     for path in (tmp_path / "no.parquet", tmp_path / "empty", tmp_path / "*.parquet"):
         with pytest.raises(NotFoundError, match=str(path).replace("*", r"\*")):
             open_rows(str(path))
-    with pytest.raises(InvalidRowsError, match=r"unknown kind of file; known are .parquet"):
+    with pytest.raises(InvalidRowsError, match=r"unknown type of file; supported types are .parquet"):
         open_rows(str(tmp_path / "x.txt"))
     with pytest.raises(LedgerfsError):
         open_rows("nothing://x/y.parquet")
@@ -389,7 +391,9 @@ def test_what_is_not_there(tmp_path: Path) -> None:
 def test_files_with_other_columns(tmp_path: Path) -> None:
     pa.parquet.write_table(pa.table({"value": ["a"]}), tmp_path / "1.parquet")
     pa.parquet.write_table(pa.table({"value": [b"a"]}), tmp_path / "2.parquet")
-    with pytest.raises(InvalidRowsError, match=r"2.parquet: other columns than in .*1.parquet: value \(binary\)"):
+    with pytest.raises(
+        InvalidRowsError, match=r"2.parquet: the file has other columns than .*1.parquet: value \(binary\)"
+    ):
         list(open_rows(str(tmp_path)).batches())
 
 

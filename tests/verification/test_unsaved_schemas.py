@@ -50,7 +50,7 @@ def remarks(folder: Path, *, quick: bool = False) -> list[Finding]:
 def test_what_is_not_saved_is_a_remark_until_it_is(folder: Path) -> None:
     (remark,) = remarks(folder)
     assert remark.severity.value == "remark"
-    assert f"1 topics name schema versions that are not saved in the bucket ({TOPIC}: 0-2, 5)" in remark.message
+    assert f"1 topics have schema versions that are not saved in the bucket ({TOPIC}: 0-2, 5)" in remark.message
     assert "ledgerfs schemas save" in remark.message
     place = SavedSchemas(open_bucket(str(folder)).raw_store)
     place.add(TOPIC, [saved(1), saved(5)])

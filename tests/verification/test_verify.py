@@ -80,7 +80,7 @@ def test_missing_and_repeated_entry_ids_are_found_and_other_blocks_still_checked
     report = verify(open_bucket(url))
     (finding,) = damage(report)
     assert (finding.kind, finding.offset) == ("damaged-records", 128 + 62)
-    assert "entry 0 stands where entry 1 should; entries 1 to 13 cannot be reached" in finding.message
+    assert "found entry 0, expected entry 1; entries 1 to 13 cannot be reached" in finding.message
     assert report.entries == 40 - 13
 
 
@@ -110,7 +110,7 @@ def test_wrong_padding_and_block_headers_are_found(tmp_path: Path) -> None:
     (tmp_path / f"{made.uuid}-ledger-1").write_bytes(data)
     found = {finding.kind: (finding.offset, finding.message) for finding in damage(verify(open_bucket(url)))}
     assert found["wrong-padding"][0] == 998
-    assert found["wrong-block-header"] == (1000, "block header says first entry 15, the index 14")
+    assert found["wrong-block-header"] == (1000, "the first entry is 15 in the block header, but 14 in the index")
 
 
 def test_a_copy_that_lost_its_user_metadata_is_damage_on_s3(s3: S3Server, s3_bucket: str) -> None:

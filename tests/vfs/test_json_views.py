@@ -114,7 +114,7 @@ def test_only_the_file_of_damage_is_an_error(tmp_path: Path) -> None:
     assert [json.loads(line)["value"] for line in _lines(tree, 1)] == [{"a": 1}]
     with pytest.raises(OSError, match="entry 2:0: its CRC32C"):
         _lines(tree, 2)
-    with pytest.raises(UndecodableValueError, match=r"message 3:0: it is no JSON"):
+    with pytest.raises(UndecodableValueError, match=r"message 3:0: it is not JSON"):
         _lines(tree, 3)
     nulls = tree_of(opened(url, tmp_path, on_undecodable="null"))
     assert [json.loads(line).get("value") for line in _lines(nulls, 3)] == [None, {"c": 1}]

@@ -188,7 +188,7 @@ def test_keys_and_choices_of_a_scan_serve_the_views_too(golden_url: str, golden:
 
 
 def test_a_file_that_leaves_out_damage_is_not_to_be_had(golden_url: str) -> None:
-    with pytest.raises(InvalidOptionError, match="whole or an error"):
+    with pytest.raises(InvalidOptionError, match="complete, or reading it fails"):
         open_bucket(golden_url, scan_options={"on_corrupt": "skip"})
 
 

@@ -52,7 +52,7 @@ def test_a_folder_that_is_away(folder: Path, is_there: bool) -> None:
 
 def test_what_is_still_there_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LocalWrites, "delete", lambda *_: None)
-    with pytest.raises(StoreError, match="is there still"):
+    with pytest.raises(StoreError, match="still exists"):
         remove_for_good(open_bucket(str(folder)), KEY)
 
 

@@ -187,6 +187,6 @@ def test_new_messages_are_not_written_beside_an_unfinished_ledger_of_their_id(
     there = mapfile(messages(7, 300), 7, writer=MapFileWriter(compression=RecordCompression.NONE))
     put_mapfiles(tmp_path, replace(there, data=there.data[: len(there.data) // 2], index=b""), at=modified)
     before = keys(tmp_path)
-    with pytest.raises(LedgerExistsError, match="something else of ledger 7"):
+    with pytest.raises(LedgerExistsError, match="other objects of ledger 7"):
         import_rows(f"file://{tmp_path}", ROWS, TOPIC, ledger_id=7, if_exists="new-copy")
     assert keys(tmp_path) == before

@@ -110,7 +110,7 @@ def test_what_an_export_writes_to_is_not_imported(case_path: Path, how: str) -> 
     def meet() -> None:
         source = named(how, out, case_path / "links")
         with pytest.raises(
-            ExportFolderError, match="an export is writing to this folder, and it may lack rows"
+            ExportFolderError, match="an export is writing to this folder, so rows may be missing"
         ) as caught:
             target.take(source)
         told.append(caught.value.key)
@@ -136,7 +136,9 @@ def test_no_export_begins_while_its_folder_is_imported(case_path: Path, how: str
 
     def meet(what: str, *_: object) -> None:
         if what == "importing rows" and not met:
-            with pytest.raises(ExportFolderError, match=f"{out}: an export or an import is at this folder") as caught:
+            with pytest.raises(
+                ExportFolderError, match=f"{out}: another export or import is using this folder"
+            ) as caught:
                 export_topic(topic, out, "jsonl")
             met.append(caught.value)
             assert target.take(out) == 4  # another import may read
@@ -172,7 +174,7 @@ def test_what_a_failed_export_left_is_not_imported_until_one_ends_well(case_path
     with pytest.raises(CorruptMessageError):
         export_topic(broken, out, "jsonl")
     source = named(how, out, case_path / "links")
-    with pytest.raises(ExportFolderError, match="the last export to this folder did not end well"):
+    with pytest.raises(ExportFolderError, match="the last export to this folder did not finish"):
         target.take(source)
     assert not list(target.folder.iterdir())
     assert target.take(out / "1.jsonl") == 1
@@ -195,7 +197,7 @@ def test_what_a_killed_export_left_is_not_imported(topic: Topic, out: Path, targ
     assert process.exitcode == -signal.SIGKILL
     assert [path.name for path in out.glob("*.jsonl")] == ["1.jsonl"]
     said = run("import", str(out), f"file://{target.folder}", "public/default/again", code=2).stderr.decode()
-    assert f"{out}: the last export to this folder did not end well" in said
+    assert f"{out}: the last export to this folder did not finish" in said
     assert export_topic(topic, out, "jsonl").kept == 1
     assert target.take(out) == 4
 
@@ -215,7 +217,7 @@ def test_an_export_that_is_killed_while_it_removes_another_is_not_whole(
         patch.setattr(Path, "unlink", stop)
         with pytest.raises(KeyboardInterrupt):
             export_topic(topic, out, "jsonl", columns=["value"], overwrite=True)
-    with pytest.raises(ExportFolderError, match="did not end well"):
+    with pytest.raises(ExportFolderError, match="did not finish"):
         target.take(out)
     assert export_topic(topic, out, "jsonl").written == 1
     assert target.take(out) == 4

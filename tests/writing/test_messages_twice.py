@@ -78,7 +78,7 @@ def require_doubled(report: CopyReport) -> None:
     assert report.failed
     for one in report.failed:
         assert isinstance(one.error, LedgerExistsError)
-        assert "would be there twice" in str(one.error)
+        assert "would be duplicated" in str(one.error)
 
 
 PLAIN: dict[str, Any] = {}
@@ -152,7 +152,7 @@ def test_who_lists_last_takes_back(
     report = copied(source, view, **ours)
     assert outcome(report) == (0, 0, 2)
     require_doubled(report)
-    assert all("Ours is removed again" in str(one.error) for one in report.failed)
+    assert all("The new ledger is removed again" in str(one.error) for one in report.failed)
     assert ids(target) == left
     assert count(target) == 2 * MESSAGES
     assert not verify(open_bucket(target)).is_damaged
@@ -163,7 +163,7 @@ def test_a_file_that_is_put_beside_is_found_at_the_end(source: str, target: str)
     before = ids(target)
     fs = LedgerFileSystem(fo=target.removeprefix("file://"), target_protocol="file")
     for policy in ("fail", "skip", "new-copy"):
-        with pytest.raises(LedgerExistsError, match="would be there twice"):
+        with pytest.raises(LedgerExistsError, match="would be duplicated"):
             fs.pipe_file(f"entries/{TOPIC}/5.entries", made(5).records, if_exists=policy)
     assert ids(target) == before
 
@@ -328,11 +328,13 @@ def test_a_ledger_that_comes_late_is_not_put_after_later_ones(late_source: Path,
     put_in_folder(late_source, parts(1))
     whole = [b"1", b"x" * 20, b"2", b"3"]
     assert values(late_source) == whole
-    with pytest.raises(IncompleteCopyError, match=r"made of 2: .* ledger 1 would be read on the wrong side"):
+    with pytest.raises(
+        IncompleteCopyError, match=r"with the messages of ledger 2: .* ledger 1 would be read in the wrong order"
+    ):
         copy_ledgers(str(late_source), str(made_before), unbatch=True)
     assert values(made_before) == before
     told = run("offload", str(late_source), str(made_before), "--unbatch", code=1).stderr.decode()
-    assert "remove that one first, and copy both again" in told
+    assert "first, and copy both again" in told
     LedgerFileSystem(made_before.as_uri(), "file").rm("entries/public/default/orders", recursive=True)
     assert copy_ledgers(str(late_source), str(made_before), unbatch=True).copied == 3
     assert values(made_before) == whole
@@ -347,7 +349,7 @@ def test_ledgers_under_their_own_ids_are_not_put_before_what_was_made_of_earlier
     with pytest.raises(IncompleteCopyError) as caught:
         copy_ledgers(str(late_source), str(made_before))
     reasons = [str(one.error) for one in caught.value.report.failed]
-    assert sum("would be read on the wrong side" in reason for reason in reasons) == 1
+    assert sum("would be read in the wrong order" in reason for reason in reasons) == 1
     assert len(reasons) == 3
     assert values(made_before) == [b"2", b"3"]
 
@@ -359,7 +361,7 @@ def test_an_id_that_is_chosen_may_keep_the_order(late_source: Path, tmp_path: Pa
     three = tmp_path / "three"
     three.mkdir()
     put_in_folder(three, parts(3))
-    with pytest.raises(IncompleteCopyError, match="wrong side"):
+    with pytest.raises(IncompleteCopyError, match="wrong order"):
         copy_ledgers(str(three), str(tmp_path / "between"), unbatch=True)
     assert copy_ledgers(str(three), str(tmp_path / "between"), unbatch=True, ledger_id=5).copied == 1
     assert values(tmp_path / "between") == [b"2", b"3", b"9"]
@@ -387,4 +389,4 @@ def test_verify_names_ledgers_that_are_read_in_another_order(late_source: Path, 
     put_in_folder(made_before, parts(9))
     found = [one for one in verify(open_bucket(str(made_before)), quick=True).findings if one.kind == "wrong-order"]
     assert len(found) == 2
-    assert "(ledger 9, of 9)" in found[0].message
+    assert "(ledger 9) those of ledger 9" in found[0].message

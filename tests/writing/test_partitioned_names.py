@@ -1,4 +1,4 @@
-"""The name of a partitioned topic is taken by no ledger: it would mean only that ledger afterwards, and no partition any more."""
+"""The name of this topic is partitioned is taken by no ledger: it would mean only that ledger afterwards, and no partition any more."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -76,7 +76,7 @@ def test_nothing_is_written_under_the_name_and_the_partitions_are_named(
     tier = made_tier(case_path)
     before = names(tier)
     with pytest.raises(
-        InvalidNameError, match=r"orders: a partitioned topic.*/orders-partition-0, .*-2 and 2 more;"
+        InvalidNameError, match=r"orders: this topic is partitioned.*/orders-partition-0, .*-2 and 2 more\."
     ) as error:
         write(tier)
     assert str(error.value).count("persistent://") == 4
@@ -137,7 +137,7 @@ def test_who_writes_under_the_name_while_a_partition_comes_takes_it_back(
 ) -> None:
     # A copy lists its target before, too.
     with late_partition(case_path, 2 if write is by_copy else 1) as late:
-        with pytest.raises(InvalidNameError, match="a partitioned topic, of which the bucket has"):
+        with pytest.raises(InvalidNameError, match="this topic is partitioned: the bucket has"):
             write(late)
         assert open_bucket(str(late)).topic(TOPIC).count() == 7
         assert len(names(late)) == 4
@@ -160,7 +160,7 @@ def test_a_partition_and_the_name_are_not_both_new(
             for place in order:
                 fs.pipe_file(*files[place])
 
-    with pytest.raises(InvalidNameError, match="a partitioned topic"):
+    with pytest.raises(InvalidNameError, match="this topic is partitioned"):
         write()
     assert not fs.exists(files[0][0])
 
@@ -209,4 +209,4 @@ def test_verify_remarks_that_a_name_hides_partitions(tier: Path) -> None:
     assert not [one for one in verify(str(tier), quick=True).findings if one.kind == "hidden-partitions"]
     put_in_folder(tier, ledger(60))
     (found,) = [one for one in verify(str(tier), quick=True).findings if one.kind == "hidden-partitions"]
-    assert (found.topic, "none of its 5 partitions" in found.message) == (TOPIC, True)
+    assert (found.topic, "not those of its 5 partitions" in found.message) == (TOPIC, True)

@@ -81,24 +81,24 @@ WHOLE = records([b"a" * 10, b"", b"b" * 20])
 @for_each(
     ("data", "offset", "says"),
     [
-        (b"", 0, "not one entry"),
-        (record(1, b"a"), 0, "entry 1 stands where entry 0 should"),
-        (record(-1, b"a"), 0, "entry -1 stands where entry 0 should"),
-        (WHOLE + record(4, b"c"), 66, "entry 4 stands where entry 3 should"),
-        (WHOLE + record(2, b"c"), 66, "entry 2 stands where entry 3 should"),
-        (WHOLE + WHOLE, 66, "entry 0 stands where entry 3 should"),
-        (WHOLE + struct.pack(">iq", -1, 3), 66, "entry 3 claims a length of -1 bytes"),
-        (WHOLE + struct.pack(">iq", -(2**31), 3) + b"xyz", 66, "claims a length of -2147483648"),
-        (bytes.fromhex("fedcdead") * 5, 0, "claims a length of"),
-        (WHOLE + b"\0", 66, "ends within entry 3: 1 bytes"),
-        (WHOLE + record(3, b"abc")[:-1], 66, "ends within entry 3: 14 bytes"),
-        (WHOLE[:-1], 34, "ends within entry 2: 31 bytes"),
-        (WHOLE[:11], 0, "ends within entry 0: 11 bytes"),
-        (WHOLE[:12], 0, "ends within entry 0: 12 bytes"),
-        (WHOLE + record(3, b"c" * 51), 66, "entry 3 claims 51 bytes, and a block holds one of 50"),
-        (record(0, b"c" * 51) + WHOLE, 0, "entry 0 claims 51 bytes"),
-        (WHOLE + record(3, b"c" * 51) + record(4, b""), 66, "entry 3 claims 51 bytes"),
-        (WHOLE + struct.pack(">iq", 2**31 - 1, 3), 66, "entry 3 claims 2147483647 bytes"),
+        (b"", 0, "the ledger has no entries"),
+        (record(1, b"a"), 0, "found entry 1, expected entry 0"),
+        (record(-1, b"a"), 0, "found entry -1, expected entry 0"),
+        (WHOLE + record(4, b"c"), 66, "found entry 4, expected entry 3"),
+        (WHOLE + record(2, b"c"), 66, "found entry 2, expected entry 3"),
+        (WHOLE + WHOLE, 66, "found entry 0, expected entry 3"),
+        (WHOLE + struct.pack(">iq", -1, 3), 66, "entry 3 has the impossible length -1"),
+        (WHOLE + struct.pack(">iq", -(2**31), 3) + b"xyz", 66, "has the impossible length -2147483648"),
+        (bytes.fromhex("fedcdead") * 5, 0, "has the impossible length"),
+        (WHOLE + b"\0", 66, "ends within entry 3: only 1 bytes"),
+        (WHOLE + record(3, b"abc")[:-1], 66, "ends within entry 3: only 14 bytes"),
+        (WHOLE[:-1], 34, "ends within entry 2: only 31 bytes"),
+        (WHOLE[:11], 0, "ends within entry 0: only 11 bytes"),
+        (WHOLE[:12], 0, "ends within entry 0: only 12 bytes"),
+        (WHOLE + record(3, b"c" * 51), 66, "entry 3 has 51 bytes, but an entry in a block has at most 50"),
+        (record(0, b"c" * 51) + WHOLE, 0, "entry 0 has 51 bytes"),
+        (WHOLE + record(3, b"c" * 51) + record(4, b""), 66, "entry 3 has 51 bytes"),
+        (WHOLE + struct.pack(">iq", 2**31 - 1, 3), 66, "entry 3 has 2147483647 bytes"),
     ],
 )
 def test_what_is_no_file_of_records_is_refused_by_byte(data: bytes, offset: int, says: str) -> None:
@@ -123,7 +123,7 @@ def test_a_length_that_lies_takes_no_memory(cuts: list[int]) -> None:
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert "ends within entry 0: 100 bytes" in error.reason
+    assert "ends within entry 0: only 100 bytes" in error.reason
     assert peak < 1 << 20
 
 

@@ -357,7 +357,7 @@ def test_an_upload_that_somebody_else_ended_is_told_so(world: World, data: bytes
         world.place.clear()
         # moto knows no such thing: a part of an upload that is not there is an error of its own to it.
         error = failed(world, data, Fault("404", matches=STEPS[step]))
-        assert "ended it" in error.reason
+        assert "completed or aborted it" in error.reason
         assert world.place.objects() == set()
 
 

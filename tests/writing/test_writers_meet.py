@@ -254,7 +254,7 @@ def test_who_publishes_later_gives_way(
         place = new_place()
         theirs = offload(THEIRS, 7, uuid=9, name=f"public/default/persistent/{topic}")
         before_index.append(lambda: put_objects(place, theirs))
-        with pytest.raises(LedgerExistsError, match=f"has ledger 7 already, of .*{topic}") as caught:
+        with pytest.raises(LedgerExistsError, match=f"already has ledger 7 of .*{topic}") as caught:
             way(Views(place, tmp_path_factory.mktemp("case")))
         assert not before_index
         assert theirs.uuid in str(caught.value)
@@ -296,7 +296,7 @@ def test_a_further_copy_hides_nothing_that_comes_meanwhile(
         way(views)
         assert place.ledgers() == [OUR_RECORDS] * 2
     else:
-        with pytest.raises(LedgerExistsError, match="has ledger 7 already"):
+        with pytest.raises(LedgerExistsError, match="already has ledger 7"):
             way(views)
         assert place.objects() == set(theirs.objects)
     assert not before_index
@@ -307,10 +307,10 @@ def test_rows_that_are_imported_are_no_further_copy(
 ) -> None:
     """Of the same number and size, they are others all the same; what is damaged they may stand beside."""
     before_index.append(lambda: imported(views.bucket(), "theirs", ledger_id=7))
-    with pytest.raises(LedgerExistsError, match="has ledger 7 already"):
+    with pytest.raises(LedgerExistsError, match="already has ledger 7"):
         imported(views.bucket(), "ours  ", ledger_id=7, if_exists=IfExists.NEW_COPY)
     assert values(place) == [b"theirs"]
-    with pytest.raises(LedgerExistsError, match="has ledger 7 already"):
+    with pytest.raises(LedgerExistsError, match="already has ledger 7"):
         imported(views.bucket(), "ours  ", ledger_id=7, if_exists=IfExists.NEW_COPY)
     data = next(key for key in place.objects() if not key.endswith("-index"))
     place.clean.raw_store.writes.delete(data)
@@ -354,7 +354,7 @@ def test_writes_list_the_bucket_once(s3: S3Server, s3_bucket: str, tmp_path: Pat
             fs.pipe({f"{FOLDER}/{number}.entries": OUR_RECORDS for number in (10, 11)})
 
     def taken() -> None:
-        with pytest.raises(LedgerExistsError, match="has ledger 1 already"):
+        with pytest.raises(LedgerExistsError, match="already has ledger 1"):
             views.fs().pipe_file(f"{FOLDER}/1.entries", OUR_RECORDS)
 
     calls: dict[str, tuple[Callable[[], object], int]] = {
@@ -383,7 +383,7 @@ def test_of_many_writes_of_a_call_only_those_go_that_met(
     place: Place, views: Views, before_index: list[Callable[[], object]]
 ) -> None:
     before_index.append(lambda: put_objects(place, offload(THEIRS, 8, uuid=9)))
-    with pytest.raises(LedgerExistsError, match="ledger 8 already"):
+    with pytest.raises(LedgerExistsError, match="already has ledger 8"):
         views.fs().pipe({f"{FOLDER}/{number}.entries": OUR_RECORDS for number in (7, 8, 9)})
     assert shown(place) == [(TOPIC, 7, 0), (TOPIC, 8, 0), (TOPIC, 9, 0)]
     assert sorted(place.ledgers()) == sorted([OUR_RECORDS, THEIR_RECORDS, OUR_RECORDS])
@@ -393,13 +393,13 @@ def test_a_call_that_fails_has_looked_at_what_it_wrote_before(
     place: Place, views: Views, before_index: list[Callable[[], object]]
 ) -> None:
     before_index.append(lambda: put_objects(place, offload(THEIRS, 7, uuid=9)))
-    with pytest.raises(LedgerfsError, match="ledger 7 already"):
+    with pytest.raises(LedgerfsError, match="already has ledger 7"):
         views.fs().pipe({PATH: OUR_RECORDS, f"{FOLDER}/8.entries": b"no records at all"})
     assert place.ledgers() == [THEIR_RECORDS]
 
 
 def test_one_call_does_not_write_one_id_twice(place: Place, views: Views) -> None:
-    with pytest.raises(LedgerExistsError, match="the same call has written another ledger 7"):
+    with pytest.raises(LedgerExistsError, match="the same call has already written another ledger 7"):
         views.fs().pipe({PATH: OUR_RECORDS, "entries/public/default/other/7.entries": OUR_RECORDS})
     assert shown(place) == [(TOPIC, 7, 0)]
 
@@ -429,7 +429,7 @@ def test_what_comes_while_others_are_removed_is_told(what: str, new_place: NewPl
 
             patch.setattr(cls, "delete", delete)
         with pytest.raises(
-            LedgerExistsError, match=f"{new.ledger_id}.entries is still there: a ledger that somebody wrote"
+            LedgerExistsError, match=f"{new.ledger_id}.entries still exists: a ledger that another writer has added"
         ):
             removals[what]()
     assert place.ledgers() == [THEIR_RECORDS]

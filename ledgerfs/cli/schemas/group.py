@@ -12,7 +12,7 @@ Examples:
   ledgerfs schemas set s3://tier public/default/orders orders.avsc
 
 \b
-A bucket has no schemas: messages have only a version number, which nobody can read without the cluster. Save them while it lives.
+Messages contain only the number of a schema version; the schemas are in the cluster. Save them while it is running.
 """
 
 _COMMANDS = (

@@ -75,7 +75,7 @@ def ls(
         print_json([versions.as_json(name, one, of_it) for name, of_it in found.items() for one in of_it])
     elif any(found.values()):
         _show_table(found)
-    are_saved = "saved" if place is not None or not bucket.source.keeps_schemas else "there"
+    are_saved = "saved" if place is not None or not bucket.source.keeps_schemas else "in the cluster"
     for name in [name for name, of_it in found.items() if not of_it]:
         say(f"{name}: no schema is {are_saved}")
     if not (found or damaged):

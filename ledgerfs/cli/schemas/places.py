@@ -46,14 +46,12 @@ def saved_at(bucket: "Bucket", place: tuple[str, dict[str, Any]] | None, *, make
 
     if place is None:
         if bucket.source.keeps_schemas:
-            reason = (
-                f"nothing is written into {bucket.source.what}, which has its own schemas; name another place (--to)"
-            )
+            reason = f"ledgerfs cannot write to {bucket.source.what}, which has its own schemas; choose another place with --to"
             raise UnsupportedWriteError(reason, key=bucket.url)
         return SavedSchemas(bucket.raw_store)
     saved = saved_schemas_at(*place)
     if bucket.has_objects and saved.source == SavedSchemas(bucket.raw_store, "").source:
-        reason = "is the bucket itself, whose schemas have a folder of their own; leave out the option"
+        reason = "is the bucket itself, which stores schemas in its own folder; leave out the option"
         raise InvalidOptionError(reason, key=place[0])
     if make:
         saved.make_place()

@@ -91,10 +91,10 @@ def set_schema(
     from ledgerfs.formats.topic_names import schema_owner
 
     if registered is not None and number is None:
-        raise InvalidOptionError("is of one version; which one is it (--version)?", key="--registered")
+        raise InvalidOptionError("needs --version: the time belongs to one version", key="--registered")
     schema = SchemaInfo("NONE") if take_back else _schema(given)
     if take_back and any(given.values()):
-        raise InvalidOptionError("takes back a schema, and gives none", key="--take-back")
+        raise InvalidOptionError("removes a schema; leave out the options of a new one", key="--take-back")
     number = ANY_VERSION if number is None else number
     given_for = milliseconds_of(registered)
     name = schema_owner(bucket.topic(topic).name).topic
@@ -109,7 +109,7 @@ def set_schema(
     if as_json:
         print_json(versions.as_json(name, version, known))
     else:
-        what = "all messages that no other version tells of" if number == ANY_VERSION else f"version {number}"
+        what = "all messages without another schema" if number == ANY_VERSION else f"version {number}"
         say(f"{name}: {what}: {versions.kind_of(version)}, saved at {saved.source}")
     if not is_in_effect(version, known):
         say(f"{name}: not in effect: {_why_not(known, version)}")
@@ -123,7 +123,7 @@ def _require_given(known: "Sequence[SchemaVersion]", taken_back: "SchemaVersion"
     of_it = (taken_back.version, taken_back.timestamp_ms)
     if last_word([one for one in known if one.is_by_hand and (one.version, one.timestamp_ms) == of_it]) is None:
         reason = (
-            "nothing is given by hand for that --version, and that --registered; `ledgerfs schemas ls` names what is"
+            "no schema was set by hand for this --version and --registered; `ledgerfs schemas ls` lists the schemas"
         )
         raise InvalidOptionError(reason, key="--take-back")
 
@@ -137,9 +137,9 @@ def _why_not(known: "Sequence[SchemaVersion]", version: "SchemaVersion") -> str:
     for one in known:
         if one.is_by_hand and one.version == version.version and is_in_effect(one, known):
             if one.timestamp_ms != version.timestamp_ms:
-                return f"{kind_of(one)} is given by hand for all times of that version; take that back first"
-            return f"somebody else has said {kind_of(one)} by then ({iso_time(one.saved_ms)}); say it again if yours is right"
-    return "it is not among the saved schemas any more; was it removed?"
+                return f"{kind_of(one)} was set by hand for all times of this version; remove that schema first (--take-back)"
+            return f"another user has set {kind_of(one)} ({iso_time(one.saved_ms)}); run the command again if your schema is right"
+    return "it is no longer among the saved schemas; was it removed?"
 
 
 def _schema(given: dict[str, Any]) -> "SchemaInfo":
@@ -148,11 +148,11 @@ def _schema(given: dict[str, Any]) -> "SchemaInfo":
     value = schema_by_hand(given["kind"], given["file"], given["message"], parsed_texts(given["properties"]))
     if given["key"] is None:
         if given["separated"]:
-            raise InvalidOptionError("is of pairs, which have a --key", key="--separated")
+            raise InvalidOptionError("needs --key: only key-value schemas have separate keys", key="--separated")
         return value
     is_plain = given["key"].upper() in PLAIN_TYPES
     if not is_plain and not Path(given["key"]).exists():
-        reason = f"neither a file nor a type that needs none; these are {', '.join(map(str.lower, PLAIN_TYPES))}"
+        reason = f"neither a file nor a type without a file; these types are {', '.join(map(str.lower, PLAIN_TYPES))}"
         raise InvalidOptionError(reason, key=f"--key {given['key']}")
     key = schema_by_hand(given["key"]) if is_plain else schema_by_hand(None, Path(given["key"]))
     return key_value_by_hand(key, value, is_separated=given["separated"])

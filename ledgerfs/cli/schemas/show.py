@@ -81,12 +81,12 @@ def _why_none(known: "Sequence[SchemaVersion]", number: int | None, *, is_saved:
 
     numbers = sorted({one.version for one in known if not one.is_deletion})
     if not numbers:
-        named = "`ledgerfs schemas ls` names all topics that have any"
+        hint = "`ledgerfs schemas ls` lists the topics with schemas"
         if not is_saved:
-            return f"the cluster has no schema of it; {named}"
-        return f"no schema is saved; {named}, `ledgerfs schemas save` saves them while the cluster lives"
-    told = ", ".join("one for any version" if one == ANY_VERSION else str(one) for one in numbers)
-    return f"version {number} is not {'saved' if is_saved else 'in the cluster'}; there are {told}"
+            return f"the cluster has no schema of this topic; {hint}"
+        return f"no schema is saved; {hint}, `ledgerfs schemas save` saves them while the cluster is running"
+    known_numbers = ", ".join("one for any version" if one == ANY_VERSION else str(one) for one in numbers)
+    return f"version {number} is not {'saved' if is_saved else 'in the cluster'}; there are {known_numbers}"
 
 
 def _more(version: "SchemaVersion") -> dict[str, Any]:

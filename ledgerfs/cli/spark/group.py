@@ -12,7 +12,7 @@ Examples:
   ledgerfs spark stats s3://tier --start 2026-11-01 --master spark://host:7077
 
 \b
-The same as a script, where spark-submit says what the cluster is:
+The same as a script, on the cluster that spark-submit chooses:
   spark-submit --master yarn …/ledgerfs/cli/spark/verify.py s3://tier
   python -m ledgerfs.cli.spark.verify s3://tier
 """

@@ -38,7 +38,7 @@ class SessionOptions:
         try:
             return open_session(name, self.master, self.settings)
         except (PySparkException, Py4JError) as error:
-            raise click.ClickException(f"Spark does not start: {line_of(error)}") from error
+            raise click.ClickException(f"cannot start Spark: {line_of(error)}") from error
 
 
 def session_options(command: Command) -> Command:
@@ -61,7 +61,7 @@ def storage_argument(command: Command) -> Command:
 def _keep_master(context: click.Context, _: click.Parameter, master: str | None) -> None:
     """Check --master and store it for `_session`. For an invalid master, Spark's start script would print a Java stack trace."""
     if master is not None and not master.startswith(_MASTERS):
-        raise click.BadParameter(f"{master!r} is neither yarn nor begins with local, spark:// or k8s://")
+        raise click.BadParameter(f"{master!r} is not a master of Spark: expected yarn, local…, spark://… or k8s://…")
     context.meta["ledgerfs.spark.master"] = master
 
 

@@ -101,7 +101,7 @@ def _require_java() -> None:
     home = os.environ.get("JAVA_HOME")
     found = (Path(home) / "bin" / "java").is_file() if home else shutil.which("java") is not None
     if not found:
-        where = f"JAVA_HOME is {home}, where there is none" if home else "there is no command java"
+        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "the command java was not found"
         raise click.ClickException(f"{where}; {WHAT_IS_NEEDED}")
 
 

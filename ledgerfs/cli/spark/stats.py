@@ -63,7 +63,7 @@ def stats(
       ledgerfs spark stats s3://tier --topics 'persistent://public/default/.*' --json --master spark://host:7077
     """
     if topics and pattern is not None:
-        raise click.UsageError("either name topics, or give --topics")
+        raise click.UsageError("pass either TOPIC or --topics, not both")
     scan.pop("columns", None)
     with running(session, "ledgerfs stats") as spark:
         # This imports Spark, an optional dependency.

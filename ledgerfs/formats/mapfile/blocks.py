@@ -70,11 +70,11 @@ def find_block(window: Window, start: int, sync: bytes) -> Block | int:
     buffer, at = window.buffer, start + len(SYNC_ESCAPE) + SYNC_BYTES
     begin = buffer[start : start + len(SYNC_ESCAPE)]
     if begin != SYNC_ESCAPE[: len(begin)]:
-        raise window.corrupt("no block begins here", start)
+        raise window.corrupt("expected the start of a block", start)
     if at > len(buffer):
         return _needed(window, start, at)
     if buffer[start + len(SYNC_ESCAPE) : at] != sync:
-        raise window.corrupt("the marker of the block is not that of the file", start + len(SYNC_ESCAPE))
+        raise window.corrupt("the sync marker of the block differs from that of the file", start + len(SYNC_ESCAPE))
     counted = _length(window, at, "number of records")
     if counted is None:
         return _needed(window, start, at)
@@ -90,7 +90,7 @@ def find_block(window: Window, start: int, sync: bytes) -> Block | int:
         parts.append(BlockPart(begins, at))
     block = Block(start, records, *parts)
     if not 0 < records <= MOST_OF_A_BYTE * (block.key_lengths.end - block.key_lengths.start):
-        raise window.corrupt(f"a block that claims {records} records", start)
+        raise window.corrupt(f"a block has an impossible number of records: {records}", start)
     return block
 
 
@@ -102,7 +102,7 @@ def block_keys(window: Window, block: Block, codec: Codec) -> Int64:
     count = block.records
     lengths = inflate_part(window, block.key_lengths, codec, count, count)
     if lengths.count(KEY_BYTES) != count:
-        raise window.corrupt(f"keys that are not of {KEY_BYTES} bytes", block.key_lengths.start)
+        raise window.corrupt(f"a block has keys that do not have {KEY_BYTES} bytes", block.key_lengths.start)
     keys = inflate_part(window, block.keys, codec, count * KEY_BYTES, count * KEY_BYTES)
     return np.frombuffer(keys, ">i8").astype(np.int64)
 
@@ -122,7 +122,7 @@ def _length(window: Window, at: int, what: str) -> tuple[int, int] | None:
         return None
     number, size = read
     if not 0 <= number <= _MAX_INT32:
-        raise window.corrupt(f"a block claims {number} as {what}", at)
+        raise window.corrupt(f"the {what} of a block is impossible: {number}", at)
     return number, at + size
 
 

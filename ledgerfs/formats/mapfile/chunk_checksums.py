@@ -58,13 +58,13 @@ def parse_chunk_checksums(data: bytes, *, file_size: int, key: str | None = None
     """Parse the checksums of a file of ``file_size`` bytes; raises `CorruptObjectError` for another format, or those of another file."""
     if len(data) < _HEADER.size or not data.startswith(MAGIC):
         raise CorruptObjectError(
-            "no file of Hadoop's checksums: it does not begin with 'crc' and a zero", key=key, offset=0
+            "not a file of Hadoop's checksums: it does not begin with 'crc' and a zero byte", key=key, offset=0
         )
     _, chunk_bytes = _HEADER.unpack_from(data)
     if not 0 < chunk_bytes <= MAX_CHUNK_BYTES:
-        raise CorruptObjectError(f"checksums of chunks of {chunk_bytes} bytes", key=key, offset=len(MAGIC))
+        raise CorruptObjectError(f"impossible size of chunks: {chunk_bytes} bytes", key=key, offset=len(MAGIC))
     wanted = size_of_checksums(file_size, chunk_bytes)
     if len(data) != wanted:
-        reason = f"{len(data)} bytes, where the checksums of {file_size} bytes take {wanted}"
+        reason = f"the checksum file has {len(data)} bytes, expected {wanted} for a file of {file_size} bytes"
         raise CorruptObjectError(reason, key=key)
     return ChunkChecksums(chunk_bytes, np.frombuffer(data, ">u4", offset=_HEADER.size).astype(np.uint32))

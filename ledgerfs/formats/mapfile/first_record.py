@@ -27,14 +27,14 @@ def read_metadata_value(window: Window, header: SequenceHeader) -> bytes | int:
     Raises `CorruptLedgerError` if the first record is broken, cut short, or not the metadata.
     """
     if header.size >= window.file_size:
-        raise window.corrupt("cut short: a header without records", header.size)
+        raise window.corrupt("truncated: the file has a header, but no records", header.size)
     in_blocks = header.compression is RecordCompression.BLOCK
     found = _first_of_block(window, header) if in_blocks else _first_record(window, header)
     if isinstance(found, int):
         return found
     key, at, value = found
     if key != METADATA_KEY:
-        raise window.corrupt(f"the first record has key {key}, not {METADATA_KEY}, the metadata's", at)
+        raise window.corrupt(f"the first record has key {key}, expected the metadata's key {METADATA_KEY}", at)
     return _value(window, value, header.codec)
 
 
@@ -45,13 +45,15 @@ def _first_record(window: Window, header: SequenceHeader) -> tuple[int, int, Blo
         if at + 4 + SYNC_BYTES > len(buffer):
             return _needed(window, at, 4 + SYNC_BYTES)
         if buffer[at + 4 : at + 4 + SYNC_BYTES] != header.sync:
-            raise window.corrupt("the marker between records is not that of the file", at)
+            raise window.corrupt("the sync marker between records differs from that of the file", at)
         at += 4 + SYNC_BYTES
     if at + _RECORD.size > len(buffer):
         return _needed(window, at, _RECORD.size)
     length, key_length, key = _RECORD.unpack_from(buffer, at)
     if key_length != KEY_BYTES or length < KEY_BYTES + 4:
-        raise window.corrupt(f"a record claims a length of {length} bytes and a key of {key_length}", at)
+        raise window.corrupt(
+            f"a record has the impossible length of {length} bytes, or key length of {key_length} bytes", at
+        )
     _needed(window, at, 8 + length)
     return key, at, BlockPart(at + _RECORD.size, at + 8 + length)
 
@@ -63,7 +65,7 @@ def _first_of_block(window: Window, header: SequenceHeader) -> tuple[int, int, B
         return block + header.size
     key = _start(window, block.keys, header.codec, KEY_BYTES)
     if len(key) < KEY_BYTES:
-        raise window.corrupt("a block without keys", block.keys.start)
+        raise window.corrupt("a block has no keys", block.keys.start)
     return int.from_bytes(key, "big", signed=True), block.start, block.values
 
 
@@ -72,12 +74,12 @@ def _value(window: Window, part: BlockPart, codec: Codec | None) -> bytes | int:
     given = _start(window, part, codec, 4)
     length = int.from_bytes(given, "big", signed=True) if len(given) == 4 else 0
     if not 0 <= length <= MAX_METADATA_BYTES:
-        raise window.corrupt(f"the metadata claims {length} bytes", part.start)
+        raise window.corrupt(f"the metadata has the impossible length of {length} bytes", part.start)
     value = _start(window, part, codec, 4 + length)
     if len(value) == 4 + length:
         return value[4:]
     if part.end <= len(window.buffer):
-        raise window.corrupt(f"metadata that claims {length} bytes and has {max(0, len(value) - 4)}", part.start)
+        raise window.corrupt(f"the metadata has {max(0, len(value) - 4)} bytes, expected {length}", part.start)
     return min(part.end, 2 * len(window.buffer))
 
 

@@ -86,7 +86,7 @@ def parse_header(window: Window) -> SequenceHeader | None:
     except _MoreBytesError:
         given = len(window.buffer)
         if given >= window.file_size:
-            raise window.corrupt(f"cut short: the file ends within its header, after {given} bytes", given) from None
+            raise window.corrupt(f"truncated: the file ends within its header, after {given} bytes", given) from None
         if given >= MAX_HEADER_BYTES:
             raise window.corrupt(f"the header is longer than {MAX_HEADER_BYTES} bytes", 0) from None
         return None
@@ -112,7 +112,7 @@ class _Cursor:
     def boolean(self) -> bool:
         at, value = self.at, self.take(1)[0]
         if value > 1:
-            raise self.window.corrupt(f"{value} in the header where 0 or 1 should be", at)
+            raise self.window.corrupt(f"the header has {value}, expected 0 or 1", at)
         return value == 1
 
     def text(self) -> str:
@@ -121,7 +121,7 @@ class _Cursor:
             raise _MoreBytesError
         length, self.at = read
         if not 0 <= length <= MAX_HEADER_BYTES:
-            raise self.window.corrupt(f"a text in the header claims {length} bytes", at)
+            raise self.window.corrupt(f"a text in the header has the impossible length of {length} bytes", at)
         try:
             return self.take(length).decode()
         except UnicodeDecodeError:
@@ -135,7 +135,7 @@ def _parse(cursor: _Cursor) -> SequenceHeader:
     at = cursor.at
     (pairs,) = struct.unpack(">i", cursor.take(4))
     if not 0 <= pairs <= MAX_HEADER_BYTES // 2:
-        raise cursor.window.corrupt(f"the header claims {pairs} pairs of metadata", at)
+        raise cursor.window.corrupt(f"the header has an impossible number of metadata pairs: {pairs}", at)
     for _ in range(2 * pairs):
         cursor.text()
     return SequenceHeader(key_class, value_class, compression, codec, cursor.take(SYNC_BYTES), cursor.at)
@@ -148,11 +148,13 @@ def _classes(cursor: _Cursor) -> tuple[str, str]:
         raise window.corrupt("not a SequenceFile: it does not begin with SEQ", 0)
     version = cursor.take(1)[0]
     if version != _VERSION:
-        raise UnsupportedFormatError(f"a SequenceFile of version {version}, not {_VERSION}", key=window.key, offset=3)
+        raise UnsupportedFormatError(
+            f"the SequenceFile has version {version}; ledgerfs reads version {_VERSION}", key=window.key, offset=3
+        )
     for part, expected in (("keys", _LONG), ("values", _VALUE_CLASSES[window.role])):
         at, name = cursor.at, cursor.text()
         if name != expected:
-            reason = f"{part} of class {name!r}, where the filesystem offloader has {expected}"
+            reason = f"the {part} have the class {name!r}, expected {expected} of the filesystem offloader"
             raise UnsupportedFormatError(reason, key=window.key, offset=window.offset + at)
     return _LONG, _VALUE_CLASSES[window.role]
 
@@ -162,7 +164,7 @@ def _compression(cursor: _Cursor) -> RecordCompression:
     is_compressed, in_blocks = cursor.boolean(), cursor.boolean()
     if in_blocks:
         if not is_compressed:
-            raise cursor.window.corrupt("blocks that are not compressed", at)
+            raise cursor.window.corrupt("the header has blocks without compression, which is impossible", at)
         return RecordCompression.BLOCK
     return RecordCompression.RECORD if is_compressed else RecordCompression.NONE
 
@@ -173,7 +175,7 @@ def _codec(cursor: _Cursor) -> Codec:
         return Codec(name)
     except ValueError:
         known = ", ".join(codec.name.capitalize() + "Codec" for codec in Codec)
-        reason = f"compressed with {name!r}; ledgerfs reads {known}"
+        reason = f"the file is compressed with {name!r}; ledgerfs reads {known}"
         raise UnsupportedFormatError(reason, key=cursor.window.key, offset=cursor.window.offset + at) from None
 
 

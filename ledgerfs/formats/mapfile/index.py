@@ -49,7 +49,7 @@ def parse_index(data: bytes | memoryview, *, data_size: int, key: str | None = N
     # The window is the whole file, so neither header nor block asks for more bytes: they are complete, or an error is raised.
     header = cast("SequenceHeader", parse_header(window))
     if header.codec is None or header.compression is not RecordCompression.BLOCK:
-        raise UnsupportedFormatError(f"an index with compression {header.compression.name}, not BLOCK", key=key)
+        raise UnsupportedFormatError(f"the index has compression {header.compression.name}, expected BLOCK", key=key)
     at, keys, positions = header.size, [_NONE], [_NONE]
     while at < len(data):
         block = cast("Block", find_block(window, at, header.sync))
@@ -68,7 +68,7 @@ def _positions(window: Window, block: Block, codec: Codec) -> Int64:
     """Return the values of a block, each a ``LongWritable``."""
     count = block.records
     if inflate_part(window, block.value_lengths, codec, count, count).count(KEY_BYTES) != count:
-        raise window.corrupt("positions that are not of eight bytes", block.value_lengths.start)
+        raise window.corrupt("the index has positions that do not have 8 bytes", block.value_lengths.start)
     values = inflate_part(window, block.values, codec, count * KEY_BYTES, count * KEY_BYTES)
     return np.frombuffer(values, ">i8").astype(np.int64)
 
@@ -79,13 +79,13 @@ def _check(window: Window, index: MapFileIndex, data_size: int) -> None:
         wrong = np.flatnonzero(values[1:] <= values[:-1])
         if wrong.size:
             at = int(wrong[0])
-            reason = f"{name} {values[at + 1]} of entry {at + 1} does not come after {values[at]}"
+            reason = f"{name} {values[at + 1]} of index entry {at + 1} is not greater than {values[at]}, the one before"
             raise CorruptIndexError(reason, key=window.key)
     if len(index) and not (
         index.keys[0] >= METADATA_KEY and 0 <= index.positions[0] <= index.positions[-1] < data_size
     ):
         raise CorruptIndexError(
-            f"keys from {index.keys[0]}, positions from {index.positions[0]} to {index.positions[-1]}, "
+            f"the index does not match the data: keys from {index.keys[0]}, positions from {index.positions[0]} to {index.positions[-1]}, "
             f"in data of {data_size} bytes",
             key=window.key,
         )

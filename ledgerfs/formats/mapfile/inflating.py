@@ -17,7 +17,7 @@ def inflate(stream: Buffer, codec: Codec, least: int, most: int) -> bytes:
     this length can hold if that is less.
     """
     if least > MOST_OF_A_BYTE * len(stream):
-        raise DecompressionError(f"{len(stream)} compressed bytes, which cannot hold {least}")
+        raise DecompressionError(f"{len(stream)} compressed bytes cannot contain {least} bytes")
     inflater = zlib.decompressobj(codec.window_bits)
     try:
         plain = inflater.decompress(stream, most + 1)
@@ -25,9 +25,9 @@ def inflate(stream: Buffer, codec: Codec, least: int, most: int) -> bytes:
         raise DecompressionError(f"broken zlib data: {error}") from error
     if not least <= len(plain) <= most or not inflater.eof:
         expected = str(most) if least == most else f"{least} to {most}"
-        raise DecompressionError(f"a zlib stream of {len(plain)} bytes or more where {expected} should be")
+        raise DecompressionError(f"the zlib stream has {len(plain)} bytes or more, expected {expected}")
     if inflater.unused_data:
-        raise DecompressionError(f"{len(inflater.unused_data)} bytes after the end of the zlib stream")
+        raise DecompressionError(f"{len(inflater.unused_data)} bytes follow after the end of the zlib stream")
     return plain
 
 

@@ -23,11 +23,11 @@ def keys_to_end(window: Window, start: int, header: SequenceHeader) -> tuple[int
         low, high, end = found
         if low is not None and high is not None:
             if last is not None and low != last + 1:
-                raise window.corrupt(f"key {low} stands where {last + 1} should", at)
+                raise window.corrupt(f"found key {low}, expected {last + 1}", at)
             first, last = low if first is None else first, high
         at = end
     if first is None or last is None:
-        raise window.corrupt("cut short: no record", start)
+        raise window.corrupt("truncated: no record", start)
     return first, last
 
 
@@ -35,10 +35,10 @@ def _block(window: Window, at: int, header: SequenceHeader) -> tuple[int, int, i
     """Return the first and last key of a block, and where it ends."""
     block = find_block(window, at, header.sync)
     if isinstance(block, int) or header.codec is None:
-        raise window.corrupt("cut short: a block that ends after the file", at)
+        raise window.corrupt("truncated: a block ends after the end of the file", at)
     keys = block_keys(window, block, header.codec)
     if (keys[1:] - keys[:-1] != 1).any():
-        raise window.corrupt("keys of a block do not follow by one", at)
+        raise window.corrupt("the keys of a block are not consecutive", at)
     return int(keys[0]), int(keys[-1]), block.end
 
 
@@ -49,11 +49,13 @@ def _record(window: Window, at: int, header: SequenceHeader) -> tuple[int | None
         end = at + len(SYNC_ESCAPE) + SYNC_BYTES
         window.check_inside("a marker", at, end - at)
         if buffer[at + len(SYNC_ESCAPE) : end] != header.sync:
-            raise window.corrupt("the marker between records is not that of the file", at)
+            raise window.corrupt("the sync marker between records differs from that of the file", at)
         return None, None, end
     window.check_inside("a record", at, _LENGTHS.size)
     length, key_length, key = _LENGTHS.unpack_from(buffer, at)
     if key_length != KEY_BYTES or length < KEY_BYTES + 4:
-        raise window.corrupt(f"a record claims a length of {length} bytes and a key of {key_length}", at)
+        raise window.corrupt(
+            f"a record has the impossible length of {length} bytes, or key length of {key_length} bytes", at
+        )
     window.check_inside("a record", at, 8 + length)
     return key, key, at + 8 + length

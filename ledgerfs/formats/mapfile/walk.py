@@ -115,10 +115,10 @@ def _nothing(window: Window, scan: RecordScan, limit: int) -> Step:
         return Step(None, at, 0)
     raise window.corrupt(
         {
-            RecordStop.WRONG_SYNC: "the marker between records is not that of the file",
-            RecordStop.WRONG_LENGTH: f"a record claims a length of {scan.found} bytes",
-            RecordStop.WRONG_KEY_LENGTH: f"a record claims a key of {scan.found} bytes, not 8",
-            RecordStop.WRONG_VALUE_LENGTH: f"a value claims {scan.found} bytes, which its record does not have",
+            RecordStop.WRONG_SYNC: "the sync marker between records differs from that of the file",
+            RecordStop.WRONG_LENGTH: f"a record has the impossible length of {scan.found} bytes",
+            RecordStop.WRONG_KEY_LENGTH: f"a record has a key of {scan.found} bytes, expected 8",
+            RecordStop.WRONG_VALUE_LENGTH: f"a value has the impossible length of {scan.found} bytes",
         }[scan.stop],
         at,
     )
@@ -149,8 +149,8 @@ def _wrong_value(window: Window, at: int, values: InflatedValues, limit: int) ->
     if values.stop is InflateStop.FULL:
         return _too_large(window, "a value", at, limit + 1, limit)
     if values.stop is InflateStop.BROKEN:
-        return window.corrupt("a value that is not one whole zlib stream", at)
-    return window.corrupt("a value claims another length than it has", at)
+        return window.corrupt("a value is not one complete zlib stream", at)
+    return window.corrupt("the length field of a value does not match its length", at)
 
 
 def _read_block(window: Window, start: int, sync: bytes, codec: Codec, limit: int) -> Step:
@@ -163,7 +163,7 @@ def _read_block(window: Window, start: int, sync: bytes, codec: Codec, limit: in
     lengths = inflate_part(window, block.value_lengths, codec, block.records, MAX_LENGTH_BYTES * block.records)
     sizes, total = read_value_sizes(lengths, block.records)
     if total < 0:
-        raise window.corrupt("invalid lengths of values", block.value_lengths.start)
+        raise window.corrupt("a block has invalid lengths of values", block.value_lengths.start)
     if total <= MOST_OF_A_BYTE * (
         block.values.end - block.values.start
     ):  # a larger claim is false: inflating raises that
@@ -172,7 +172,8 @@ def _read_block(window: Window, start: int, sync: bytes, codec: Codec, limit: in
     starts, sizes, wrong = place_values(values, sizes)
     if wrong >= 0:
         raise window.corrupt(
-            f"value {wrong} of the block claims another length than the block gives it", block.values.start
+            f"the length field of value {wrong} of the block does not match the lengths in the block",
+            block.values.start,
         )
     places = np.full(block.records, block.start, np.int64)
     return Step(Records(memoryview(values), keys, starts, sizes, places), block.end, 0)
@@ -184,5 +185,5 @@ def _check_limit(window: Window, what: str, at: int, size: int, limit: int) -> N
 
 
 def _too_large(window: Window, what: str, at: int, size: int, limit: int) -> UnsupportedFormatError:
-    reason = f"{what} that claims {size} bytes or more, above the limit of {limit}"
+    reason = f"{what} has {size} bytes or more, above the limit of {limit}"
     return UnsupportedFormatError(reason, key=window.key, offset=window.offset + at)

@@ -47,4 +47,6 @@ class Window:
         """Raise the error of a truncated file, or a false length, if the file has fewer than ``size`` bytes from index ``start`` on."""
         rest = self.file_size - self.offset - start
         if size > rest:
-            raise self.corrupt(f"cut short: {what} takes {size} bytes or more, and {rest} are left of the file", start)
+            raise self.corrupt(
+                f"truncated: {what} needs {size} bytes or more, but only {rest} are left in the file", start
+            )

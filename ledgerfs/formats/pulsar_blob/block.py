@@ -46,12 +46,12 @@ def parse_block_header(data: bytes | memoryview, *, key: str | None = None, offs
     """
     if len(data) < MIN_HEADER_BYTES:
         raise CorruptLedgerError(
-            f"block header is cut short: {len(data)} of {MIN_HEADER_BYTES} bytes", key=key, offset=offset
+            f"block header is truncated: {len(data)} of {MIN_HEADER_BYTES} bytes", key=key, offset=offset
         )
     magic, header_length, block_length, first_entry = _HEADER.unpack_from(data)
     if magic == _STREAMING_MAGIC:
         raise UnsupportedFormatError(
-            "a PIP-76 streaming block (V2), which ledgerfs does not read", key=key, offset=offset
+            "this is a PIP-76 streaming block (V2), which ledgerfs does not read", key=key, offset=offset
         )
     if magic != _MAGIC:
         raise CorruptLedgerError(f"wrong block magic {magic:#010x}, expected {_MAGIC:#010x}", key=key, offset=offset)

@@ -84,7 +84,7 @@ def parse_index(data: bytes, *, key: str | None = None) -> OffloadIndex:
     blocks_at = _HEADER.size + metadata_length
     if blocks_at + count * _BLOCK.size > len(data):
         raise CorruptIndexError(
-            f"claims {metadata_length} bytes of metadata and {count} blocks, the object has {len(data)} bytes",
+            f"the header has {metadata_length} bytes of metadata and {count} blocks, but the object has only {len(data)} bytes",
             key=key,
             offset=24,
         )
@@ -95,7 +95,7 @@ def parse_index(data: bytes, *, key: str | None = None) -> OffloadIndex:
     used = blocks_at + len(table)
     oddity = None
     if not declared_length == used == len(data):
-        oddity = f"the index says that it is {declared_length} bytes long; the object has {len(data)}, of which {used} are used"
+        oddity = f"the index has the length {declared_length} in its header; the object has {len(data)} bytes, of which {used} are used"
     return OffloadIndex(data_length, header_length, metadata, blocks, oddity)
 
 
@@ -110,10 +110,12 @@ def build_index(index: OffloadIndex) -> bytes:
 
 def _header_fields(data: bytes, key: str | None) -> tuple[int, int, int, int, int, int]:
     if len(data) >= 4 and int.from_bytes(data[:4], "big") == _STREAMING_MAGIC:
-        raise UnsupportedFormatError("a PIP-76 streaming index (V2), which ledgerfs does not read", key=key, offset=0)
+        raise UnsupportedFormatError(
+            "this is a PIP-76 streaming index (V2), which ledgerfs does not read", key=key, offset=0
+        )
     if len(data) < _HEADER.size:
         raise CorruptIndexError(
-            f"index is cut short: {len(data)} of {_HEADER.size} header bytes", key=key, offset=len(data)
+            f"index is truncated: {len(data)} of {_HEADER.size} header bytes", key=key, offset=len(data)
         )
     fields: tuple[int, int, int, int, int, int] = _HEADER.unpack_from(data)
     return fields

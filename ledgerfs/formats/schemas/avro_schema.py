@@ -148,9 +148,9 @@ def parse_avro_schema(text: str | bytes) -> AvroSchema:
         root = parser.type_of(json.loads(text), "", "the schema")
         _require_reasonable(root)
     except RecursionError:
-        raise InvalidSchemaError("an Avro schema that is nested too deeply") from None
+        raise InvalidSchemaError("the Avro schema is nested too deeply") from None
     except ValueError as error:  # of JSON or its encoding
-        raise InvalidSchemaError(f"an Avro schema is JSON, and this is not: {error}") from None
+        raise InvalidSchemaError(f"the Avro schema is not JSON: {error}") from None
     return AvroSchema(root, parser.named)
 
 
@@ -171,7 +171,7 @@ class _Parser:
             branches = tuple(self.type_of(one, namespace, f"branch {i} of {place}") for i, one in enumerate(node))
             return self._union(branches, place)
         if not isinstance(node, dict) or "type" not in node:
-            raise InvalidSchemaError(f"{place} is no Avro type")
+            raise InvalidSchemaError(f"{place} is not an Avro type")
         return self._complex(node, namespace, place)
 
     def _complex(self, node: Mapping[str, Json], namespace: str, place: str) -> AvroType:
@@ -202,11 +202,11 @@ class _Parser:
                 return Recursive(full)
             if full in self.named:
                 return self.named[full]
-        raise InvalidSchemaError(f"{place} is of the type {name!r}, which is not defined before it")
+        raise InvalidSchemaError(f"{place} has the type {name!r}, which is not defined before it")
 
     def _union(self, branches: tuple[AvroType, ...], place: str) -> Union:
         if not branches:
-            raise InvalidSchemaError(f"{place} is a union of nothing")
+            raise InvalidSchemaError(f"{place} is an empty union")
         seen = set()
         for branch in branches:
             if isinstance(branch, Union):
@@ -246,7 +246,7 @@ class _Parser:
         name, aliases = self._name(node, namespace, place)
         symbols = tuple(_texts(node.get("symbols")))
         if not symbols or len(set(symbols)) < len(symbols) or len(symbols) != len(node["symbols"]):
-            raise InvalidSchemaError(f"the enum {name!r} has no list of different symbols")
+            raise InvalidSchemaError(f"the enum {name!r} has no list of distinct symbols")
         for one in symbols:
             _require_text(one)
         default = node.get("default")
@@ -256,7 +256,7 @@ class _Parser:
         name, aliases = self._name(node, namespace, place)
         size = node.get("size")
         if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= _LARGEST_FIXED:
-            raise InvalidSchemaError(f"the fixed type {name!r} has the size {size!r}")
+            raise InvalidSchemaError(f"the fixed type {name!r} has the invalid size {size!r}")
         return self._add(Fixed(name, size, _logical(node, "fixed"), aliases))
 
     def _add(self, made: _N) -> _N:
@@ -313,7 +313,7 @@ def _require_text(name: str) -> None:
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise InvalidSchemaError(f"the name {name!r} is no text") from None
+        raise InvalidSchemaError(f"the name {name!r} is not valid Unicode") from None
 
 
 def _require_reasonable(root: AvroType) -> None:
@@ -329,9 +329,9 @@ def _require_reasonable(root: AvroType) -> None:
 
     types, levels = measured(root)
     if types > MOST_TYPES:
-        raise InvalidSchemaError(f"an Avro schema of more than {MOST_TYPES:,} types, counting those inside others")
+        raise InvalidSchemaError(f"the Avro schema has more than {MOST_TYPES:,} types, including nested ones")
     if levels > MOST_LEVELS:
-        raise InvalidSchemaError(f"an Avro schema that is nested too deeply: {levels} levels, at most {MOST_LEVELS}")
+        raise InvalidSchemaError(f"the Avro schema is nested too deeply: {levels} levels, at most {MOST_LEVELS}")
 
 
 def parts_of(kind: AvroType) -> tuple["AvroType", ...]:

@@ -60,7 +60,7 @@ def definition_of(schema: SchemaInfo) -> Any:  # noqa: ANN401  (JSON)
     try:
         return json.loads(schema.data)
     except (ValueError, RecursionError):
-        raise InvalidSchemaError(f"a schema of the type {schema.type} is JSON, and this is not") from None
+        raise InvalidSchemaError(f"the {schema.type} schema is not JSON") from None
 
 
 def _require_readable(schema: SchemaInfo) -> None:

@@ -21,7 +21,7 @@ def native_schema_data(descriptors: bytes, message: str | None) -> bytes:
     try:
         files = FileDescriptorSet.FromString(descriptors)
     except DecodeError as error:
-        raise InvalidSchemaError("not a set of file descriptors, as protoc --descriptor_set_out writes it") from error
+        raise InvalidSchemaError("not a set of file descriptors (protoc --descriptor_set_out)") from error
     pool_of(files)
     file, name = _root(files, message)
     told = {
@@ -52,10 +52,10 @@ def _root(files: FileDescriptorSet, message: str | None) -> tuple[str, str]:
     if message is None and len(offered) == 1:
         return offered[0]
     if not offered:
-        raise InvalidSchemaError("it defines no message")
+        raise InvalidSchemaError("the file defines no message")
     names = ", ".join(name for _, name in offered[:20])
-    asked = "which message is it?" if message is None else f"there is no message {message!r}."
-    raise InvalidSchemaError(f"{asked} --message names one of: {names}")
+    problem = "the file defines several messages" if message is None else f"the file has no message {message!r}"
+    raise InvalidSchemaError(f"{problem}; choose one with --message: {names}")
 
 
 def _messages(files: FileDescriptorSet) -> Iterator[tuple[str, str, DescriptorProto]]:

@@ -117,7 +117,7 @@ def protobuf_schema(schema: SchemaInfo) -> ProtobufSchema:
     if schema.type == "PROTOBUF_NATIVE":
         return descriptor_schema(*native_descriptors(schema.data))
     if FIELDS_PROPERTY not in schema.properties:
-        raise InvalidSchemaError(f"a PROTOBUF schema without the property {FIELDS_PROPERTY}, which has the fields")
+        raise InvalidSchemaError(f"the PROTOBUF schema lacks the property {FIELDS_PROPERTY}, which contains the fields")
     return _outermost_fields(schema.properties[FIELDS_PROPERTY], schema.data)
 
 
@@ -128,11 +128,9 @@ def native_descriptors(data: bytes) -> tuple[FileDescriptorSet, str]:
         files = FileDescriptorSet.FromString(base64.b64decode(told["fileDescriptorSet"], validate=True))
         root = told["rootMessageTypeName"]
     except (ValueError, KeyError, TypeError, RecursionError, DecodeError) as error:
-        raise InvalidSchemaError(
-            "a PROTOBUF_NATIVE schema is JSON with a set of descriptors, and this is not"
-        ) from error
+        raise InvalidSchemaError("the PROTOBUF_NATIVE schema is not JSON with a set of file descriptors") from error
     if not isinstance(root, str):
-        raise InvalidSchemaError("a PROTOBUF_NATIVE schema that does not name its message")
+        raise InvalidSchemaError("the PROTOBUF_NATIVE schema does not contain the name of its message")
     return files, root
 
 
@@ -159,8 +157,10 @@ def pool_of(files: FileDescriptorSet) -> DescriptorPool:
                 raise InvalidSchemaError(f"the set of descriptors has two files {one.name!r}")
         for name in TopologicalSorter({name: one.dependency for name, one in named.items()}).static_order():
             if name not in named:
-                hint = "protoc needs --include_imports to put it there"
-                raise InvalidSchemaError(f"the set of descriptors lacks {name!r}, which a file of it imports; {hint}")
+                hint = "run protoc with --include_imports"
+                raise InvalidSchemaError(
+                    f"the set of descriptors lacks {name!r}, which one of its files imports; {hint}"
+                )
             pool.AddSerializedFile(named[name].SerializeToString())
     except CycleError:
         raise InvalidSchemaError("the files of the descriptors import each other in a circle") from None
@@ -190,7 +190,7 @@ def _message(message: Descriptor) -> Message:
         fields = tuple(sorted(fields, key=attrgetter("number")))
         are_plain = not any(one.is_repeated or one.oneof for one in fields)
         if [(one.name, one.number) for one in fields] != [("key", 1), ("value", 2)] or not are_plain:
-            raise InvalidSchemaError(f"the entries {message.full_name} of a map are no keys with a value")
+            raise InvalidSchemaError(f"the map entry {message.full_name} does not have one key and one value")
     return Message(message.full_name, fields, written.options.map_entry)
 
 
@@ -224,10 +224,12 @@ def _outermost_fields(text: str, data: bytes) -> ProtobufSchema:
         fields = tuple(_listed_field(one) for one in listed)
         name = str(record.get("name", ""))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise InvalidSchemaError(f"a PROTOBUF schema whose property {FIELDS_PROPERTY} is no list of fields") from None
+        raise InvalidSchemaError(
+            f"the property {FIELDS_PROPERTY} of the PROTOBUF schema is not a list of fields"
+        ) from None
     for what in ([one.number for one in fields], [one.name for one in fields]):
         if len(set(what)) < len(what):
-            raise InvalidSchemaError("a PROTOBUF schema with two fields of one name or number")
+            raise InvalidSchemaError("the PROTOBUF schema has two fields with the same name or number")
     return ProtobufSchema(name, {name: Message(name, fields)})
 
 

@@ -62,7 +62,7 @@ def dump_schema(topic: str, version: SchemaVersion) -> bytes:
     Raises `InvalidOptionError` for a version that could not be read again: its number is not valid in a message, or it is too large.
     """
     if not (0 <= version.version <= LARGEST_VERSION or (version.version == ANY_VERSION and version.is_by_hand)):
-        reason = f"expected the number of a version, from 0 to {LARGEST_VERSION}"
+        reason = f"expected a version number from 0 to {LARGEST_VERSION}"
         raise InvalidOptionError(reason, key=f"schema version {version.version}")
     if version.schema.unreadable:
         raise InvalidOptionError(
@@ -84,7 +84,7 @@ def dump_schema(topic: str, version: SchemaVersion) -> bytes:
     data = json.dumps(document, indent=1).encode() + b"\n"
     key = saved_name(topic, version)
     if len(data) > MAX_SAVED_BYTES:
-        raise InvalidOptionError(f"has {len(data)} bytes, more than any schema", key=key)
+        raise InvalidOptionError(f"has {len(data)} bytes; a schema has at most {MAX_SAVED_BYTES}", key=key)
     try:
         is_readable = parse_schema(data, key) == (topic, version)
     except CorruptSchemaFileError:
@@ -103,17 +103,15 @@ def parse_schema(data: bytes, key: str) -> tuple[str, SchemaVersion]:
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
-        raise _corrupt("is not JSON: it is torn, damaged, or nothing that ledgerfs saved", key) from None
+        raise _corrupt("is not JSON: it is truncated or damaged, or ledgerfs did not write it", key) from None
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
-        raise _corrupt("is nothing that ledgerfs saved", key)
+        raise _corrupt("was not written by ledgerfs", key)
     if document.get("format_version") != _FORMAT_VERSION:
-        reason = (
-            f"the schema was saved in format {document.get('format_version')!r}; this ledgerfs reads {_FORMAT_VERSION}"
-        )
+        reason = f"the schema was saved in format {document.get('format_version')!r}; this version of ledgerfs reads {_FORMAT_VERSION}"
         raise UnsupportedFormatError(reason, key=key)
     topic, version = _version_of(document, key)
     if key.rpartition("/")[2] != saved_name(topic, version):
-        raise _corrupt("does not say what its name promises: it was changed, or copied under another name", key)
+        raise _corrupt("does not match its name: it was changed, or copied under another name", key)
     return topic, version
 
 
@@ -122,12 +120,12 @@ def _version_of(document: dict[str, Any], key: str) -> tuple[str, SchemaVersion]
         value = document.get(name)
         is_too_large = isinstance(value, int) and abs(value) > LARGEST_VERSION
         if type(value) not in kinds or is_too_large:
-            raise _corrupt(f"has no usable {name!r}", key)
+            raise _corrupt(f"has no valid {name!r}", key)
         return value
 
     properties = taken("properties", dict)
     if not all(isinstance(text, str) for text in properties.values()):
-        raise _corrupt("has no usable 'properties'", key)
+        raise _corrupt("has no valid 'properties'", key)
     try:
         data = (
             base64.b64decode(taken("data_base64", str), validate=True)
@@ -135,7 +133,7 @@ def _version_of(document: dict[str, Any], key: str) -> tuple[str, SchemaVersion]
             else taken("data", str).encode()
         )
     except ValueError:
-        raise _corrupt("has no usable data of the schema", key) from None
+        raise _corrupt("has no valid data of the schema", key) from None
     return taken("topic", str), SchemaVersion(
         taken("version", int),
         SchemaInfo(taken("type", str), data, properties),
@@ -183,4 +181,4 @@ def _fitting(component: str) -> str:
 
 
 def _corrupt(reason: str, key: str) -> CorruptSchemaFileError:
-    return CorruptSchemaFileError(f"{reason}. Remove it, and save the schemas again", key=key)
+    return CorruptSchemaFileError(f"{reason}. Remove this object, and save the schemas again", key=key)

@@ -44,7 +44,7 @@ def require_charset(name: str) -> None:
     try:
         " ".encode(name)
     except (LookupError, ValueError):  # not a text encoding, or an invalid name
-        raise InvalidSchemaError(f"a schema of text in the unknown character set {name!r}") from None
+        raise InvalidSchemaError(f"the schema has the unknown character set {name!r}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class SchemaInfo:
         """Bytes before each Avro value, for producers with another registry; raises `InvalidSchemaError` if it is not a number."""
         text = self.properties.get(_AVRO_OFFSET, "0")
         if not (text.isascii() and text.isdigit() and len(text) < 10):
-            raise InvalidSchemaError(f"the property {_AVRO_OFFSET} is {text!r}, which is no number of bytes")
+            raise InvalidSchemaError(f"the property {_AVRO_OFFSET} is {text!r}, expected a number of bytes")
         return int(text)
 
     @property
@@ -182,7 +182,7 @@ def key_value_schema(schema: SchemaInfo) -> KeyValueSchema:
 def _type_of_part(name: str, properties: Mapping[str, str]) -> str:
     kind = properties.get(f"{name}.schema.type", "BYTES")
     if kind not in TYPE_NUMBERS or kind == "KEY_VALUE":
-        raise InvalidSchemaError(f"the {name} of a KEY_VALUE schema has the type {kind!r}")
+        raise InvalidSchemaError(f"the {name} of a KEY_VALUE schema has the invalid type {kind!r}")
     return kind
 
 
@@ -196,16 +196,16 @@ def _properties_of_part(name: str, properties: Mapping[str, str]) -> dict[str, s
 def _parts(data: bytes, kinds: tuple[str, str]) -> tuple[bytes, bytes]:
     """Return the data of key and value."""
     if data[:1] == b"{":
-        parts = _json(data, "a KEY_VALUE schema")
+        parts = _json(data, "the KEY_VALUE schema")
         if not {"key", "value"} <= parts.keys():
-            raise InvalidSchemaError("a KEY_VALUE schema whose JSON has no key and value")
+            raise InvalidSchemaError("the KEY_VALUE schema is JSON without key and value")
         return _data_of(parts["key"], kinds[0]), _data_of(parts["value"], kinds[1])
     if not data:
         return b"", b""
     key, rest = _counted(data)
     value, rest = _counted(rest)
     if rest:
-        raise InvalidSchemaError("a KEY_VALUE schema with bytes after its parts")
+        raise InvalidSchemaError("the KEY_VALUE schema has bytes after its key and value")
     return key, value
 
 
@@ -220,14 +220,14 @@ def _json(text: str | bytes, what: str) -> Any:  # noqa: ANN401  (JSON)
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise InvalidSchemaError(f"{what} is not JSON that can be read") from None
+        raise InvalidSchemaError(f"{what} is not valid JSON") from None
 
 
 def _counted(data: bytes) -> tuple[bytes, bytes]:
     if len(data) < 4:
-        raise InvalidSchemaError("a KEY_VALUE schema that is cut")
+        raise InvalidSchemaError("the KEY_VALUE schema is truncated")
     (size,) = struct.unpack_from(">i", data)
     if not -1 <= size <= len(data) - 4:
-        raise InvalidSchemaError(f"a KEY_VALUE schema with a part of {size} bytes, of which {len(data) - 4} are there")
+        raise InvalidSchemaError(f"the KEY_VALUE schema has a part of {size} bytes, but {len(data) - 4} bytes are left")
     size = max(size, 0)
     return data[4 : 4 + size], data[4 + size :]

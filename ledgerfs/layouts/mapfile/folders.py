@@ -220,11 +220,11 @@ def _odd_folder(parts: list[str]) -> LedgerFolder | None:
         below = parts[end:]
         guesses = (nearly_a_ledger(name) for name in reversed(below))
         ledger_id = next((guess for guess in guesses if guess is not None), UNKNOWN)
-        fault = "a ledger's files that are not in a folder named <ledger id>-<uuid>, as Pulsar writes it, in that of their topic"
+        fault = "files of a ledger outside of <topic>/<ledger id>-<uuid>, where Pulsar writes them"
         return LedgerFolder("/".join(parts[:end]), ledger_id, _NO_UUID, "/".join(below), fault)
     if parsed is None:
         return None
-    fault = "the folder of a ledger, which is not in tenant/namespace/persistent/topic"
+    fault = "the folder of a ledger is not in tenant/namespace/persistent/topic"
     return LedgerFolder("/".join(parts[:-1]), *parsed, fault=fault)
 
 

@@ -117,7 +117,7 @@ def walk_keys(
         found = int(step.records.keys[0])
         if expected is None:
             if not place.least <= found <= place.key:
-                reason = f"key {found} stands where only {place.least} to {place.key} can"
+                reason = f"found key {found}, expected {place.least} to {place.key}"
                 raise CorruptLedgerError(reason, key=key, offset=at)
             expected = found
         good = _following(step.records, expected)
@@ -129,7 +129,7 @@ def walk_keys(
             expected += good
         if not is_all:
             wrong = int(step.records.keys[good])
-            raise CorruptLedgerError(f"key {wrong} stands where {expected} should", key=key, offset=int(places[good]))
+            raise CorruptLedgerError(f"found key {wrong}, expected {expected}", key=key, offset=int(places[good]))
 
 
 def _following(records: Records, expected: int) -> int:

@@ -264,16 +264,16 @@ def _row(one: Loaded) -> tuple[Any, ...]:
 
 
 def _unfinished(one: Loaded) -> CorruptLedgerError:
-    reason = f"the data ends before entry {one.metadata.last_entry}, the last one: it is being written, or was never finished"
+    reason = f"the data ends before the last entry, {one.metadata.last_entry}: it is still being written, or was never completed"
     return CorruptLedgerError(reason, key=one.data.key, offset=one.data.size)
 
 
 def _contradiction(one: Loaded) -> CorruptObjectError | None:
     """Return the error for a folder in a wrong place: not that of a ledger, or not of the one that the metadata names."""
-    folder, told = one.files.folder, one.metadata.managed_ledger
+    folder, owner = one.files.folder, one.metadata.managed_ledger
     if folder.fault:
         return CorruptLedgerError(folder.fault, key=one.data.key)
-    if told is None or folder.place_of(told) is not None:
+    if owner is None or folder.place_of(owner) is not None:
         return None
-    reason = f"the metadata is of {told!r}, which is not where the path of the folder ends"
+    reason = f"the metadata belongs to {owner!r}, but the path of the folder does not end with it"
     return CorruptMetadataError(reason, key=one.data.key)

@@ -239,9 +239,9 @@ def _is_gone(store: ObjectStore, files: FolderFiles) -> bool:
 
 def _no_data(files: FolderFiles) -> CorruptLedgerError:
     if files.itself is not None and not files.itself.key.endswith("/"):
-        return CorruptLedgerError("a file where a ledger's folder should be", key=files.folder.key)
+        return CorruptLedgerError("expected the folder of a ledger, found a file", key=files.folder.key)
     left = "only its index" if files.index is not None else "nothing"
-    return CorruptLedgerError(f"a ledger's folder without data: {left} is there", key=files.folder.data_key)
+    return CorruptLedgerError(f"the folder of a ledger has no data: it contains {left}", key=files.folder.data_key)
 
 
 def _first_requests(files: FolderFiles) -> Iterator[ReadRequest]:
@@ -339,7 +339,11 @@ def cuts_of(index: MapFileIndex, last_entry: int, *, key: str | None = None) -> 
     than the ledger.
     """
     if not len(index) or index.keys[-1] > last_entry:
-        reason = "an index without entries" if not len(index) else f"key {index.keys[-1]}, the ledger has {last_entry}"
+        reason = (
+            "the index has no entries"
+            if not len(index)
+            else f"the index has key {index.keys[-1]}, but the last entry is {last_entry}"
+        )
         raise CorruptIndexError(reason, key=key)
     chosen, at = [], 0
     while True:

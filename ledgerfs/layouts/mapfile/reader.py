@@ -91,7 +91,7 @@ class MapFileReader(ObjectLedgerReader):
             if self.ref.cuts > 1:
                 firsts, starts = cuts_of(self.index(), self.ref.last_entry, key=self.ref.object("index").key)
             if len(firsts) != self.ref.cuts:
-                raise self._damage(CorruptLedgerError("the index is not the one that the catalog saw"))
+                raise self._damage(CorruptLedgerError("the index differs from the one in the catalog"))
             positions = self._positions = Positions(firsts, starts, self.data.size)
         return positions
 
@@ -253,7 +253,7 @@ class MapFileReader(ObjectLedgerReader):
     def _require_known(self, metadata: LedgerMetadata) -> None:
         """Raise an error for metadata that differs from the catalog's."""
         if (metadata.last_entry, metadata.length) != (self.ref.last_entry, self.ref.length):
-            reason = "the metadata tells other sizes than when it was read for the catalog"
+            reason = "the metadata has other sizes than in the catalog"
             raise CorruptLedgerError(reason, key=self.data.key, offset=0)
 
     def _damage(self, error: CorruptLedgerError) -> LedgerfsError:

@@ -135,17 +135,17 @@ class MapFileRemains(Remains):
 def require_top(remains: MapFileRemains, url: str) -> None:
     """Raise `NotFoundError` if incomplete ledgers show that the opened folder is inside of a bucket."""
     if remains.is_one_ledger and remains.is_empty:
-        reason = "the folder of one ledger (it has data and index): open the folder that has those of the tenants in it"
+        reason = "this is the folder of one ledger (with data and index): open the folder that contains the folders of tenants"
         raise NotFoundError(reason, key=url)
     misplaced = [one for one in remains.partial if one.managed_ledger is None]
     if not misplaced or len(misplaced) < len(remains.partial):
         return
     above = {one.told.removesuffix(one.folder.path).rstrip("/") for one in misplaced if one.told is not None}
     is_below = len(above) == 1 and all(one.told is None or one.told.endswith(one.folder.path) for one in misplaced)
-    where = f", which is {above.pop()!r} below that" if is_below else ""
+    where = f"; the opened folder is {above.pop()!r} in it" if is_below else ""
     reason = (
-        f"{len(misplaced):,} folders of ledgers are here, the first {misplaced[0].folder.key!r}, and none is in "
-        f"tenant/namespace/persistent/topic: open the folder that has those of the tenants in it{where}"
+        f"{len(misplaced):,} folders of ledgers, the first {misplaced[0].folder.key!r}, are not in "
+        f"tenant/namespace/persistent/topic: open the folder that contains the folders of tenants{where}"
     )
     raise NotFoundError(reason, key=url)
 

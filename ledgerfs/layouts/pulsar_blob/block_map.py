@@ -109,7 +109,7 @@ class PaddingProof:
         sizes = [padding.size for padding in found]
         if sum(sizes) != total:
             raise CorruptLedgerError(
-                f"the blocks end in {sum(sizes)} bytes of padding, the index leaves room for {total}",
+                f"the blocks end in {sum(sizes)} bytes of padding, but the index leaves room for {total}",
                 key=self.key,
                 offset=0,
             )
@@ -145,7 +145,7 @@ class PaddingProof:
             found = int.from_bytes(header[4:], "big", signed=True)
             if found != entry or not 0 <= length <= end - at - RECORD_HEADER_BYTES:
                 raise CorruptLedgerError(
-                    f"entry {found} of {length} bytes stands where entry {entry} should, in a block that ends at byte {end}",
+                    f"found entry {found} of {length} bytes, expected entry {entry}, in a block that ends at byte {end}",
                     key=self.key,
                     offset=at,
                 )

@@ -85,7 +85,7 @@ class EntryPlaces:
         if start.offset > end:
             raise CorruptLedgerError(
                 f"entries from {start.entry} on are not in the object: the index places them at byte "
-                f"{self._index.blocks[block].offset}, the blocks end at byte {min(self._index.data_length, self._size)}",
+                f"{self._index.blocks[block].offset}, but the blocks end at byte {min(self._index.data_length, self._size)}",
                 key=self._key,
                 offset=self._index.blocks[block].offset,
             )

@@ -64,7 +64,9 @@ def _parsed(outcome: bytes | LedgerfsError, key: LedgerKey, size: int) -> Offloa
     if isinstance(outcome, LedgerfsError):
         raise outcome
     if size > MAX_INDEX_BYTES:
-        raise CorruptIndexError(f"{size} bytes; no index is larger than {MAX_INDEX_BYTES}", key=key.index_key)
+        raise CorruptIndexError(
+            f"the object has {size} bytes; an index has at most {MAX_INDEX_BYTES}", key=key.index_key
+        )
     return parse_index(outcome, key=key.index_key)
 
 
@@ -117,7 +119,11 @@ class IndexDigests:
         if again == outcome:
             self._are_digests = False
         elif isinstance(again, bytes) and self._is_doubtful(request, again):
-            return CorruptIndexError("two reads of it differ, and neither fits its ETag", key=request.key, offset=0)
+            return CorruptIndexError(
+                "two reads of the index returned different bytes, and neither matches its ETag",
+                key=request.key,
+                offset=0,
+            )
         return again
 
     def _is_doubtful(self, request: ReadRequest, data: bytes) -> bool:

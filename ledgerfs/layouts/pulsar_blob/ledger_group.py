@@ -93,7 +93,7 @@ def _end_uploads(store: RawStore, group: LedgerGroup) -> Iterator[LedgerfsError]
         under_way = [one for one in store.writes.unfinished_uploads() if one.key.startswith(group.key_prefix)]
     except LedgerfsError as error:
         # Not every store can or may list uploads. Complete objects are removed in any case.
-        _log.warning("unfinished uploads may stay in the store, until `ledgerfs repair` ends them: %s", error)
+        _log.warning("unfinished uploads may be left in the store; `ledgerfs repair` removes them: %s", error)
         return
     for upload in under_way:
         try:
@@ -134,8 +134,8 @@ def take_back(store: RawStore, keys: Sequence[LedgerKey], cause: BaseException) 
                 left[key.ledger_id] = None
     if failure is not None:
         raise UncertainWriteError(
-            f"these ledgers could not be removed again after others failed, and may be there without those: {_listed(list(left))}; "
-            f"`ledgerfs rm` removes them; {failure.reason}",
+            f"cleanup failed: other ledgers of the batch failed, and these may still exist: {_listed(list(left))}; "
+            f"delete them with `ledgerfs rm`: {failure.reason}",
             key=f"{keys[0].uuid}-ledger-…",
         ) from cause
 

@@ -76,8 +76,8 @@ class NewLedger:
         size = int(batch.lengths[largest])
         if size > self.largest_entry:
             raise RefusedLedgerError(
-                f"entry {batch.id_of(largest)} has {size} bytes, and a block holds one of {self.largest_entry}: Pulsar itself would "
-                "lose it and all after it, and report success (docs/formats/pulsar-blob.md); use larger blocks",
+                f"entry {batch.id_of(largest)} has {size} bytes, but an entry in a block has at most {self.largest_entry}. Pulsar itself "
+                "would lose this entry and all later ones, and report success (docs/formats/pulsar-blob.md); use larger blocks",
                 key=self.key.data_key,
             )
 
@@ -95,7 +95,7 @@ def new_key(ledger_id: int, uuid: str | None = None) -> LedgerKey:
         raise InvalidNameError("a ledger id is a number from 0 to 2^63 - 1", key=str(ledger_id))
     key = LedgerKey(str(uuid4()) if uuid is None else uuid, ledger_id, is_index=False)
     if parse_ledger_key(key.data_key) != key:
-        raise InvalidNameError("not a uuid, of 32 digits in lower case, 8-4-4-4-12", key=uuid)
+        raise InvalidNameError("not a UUID of 32 lower-case hexadecimal digits, grouped 8-4-4-4-12", key=uuid)
     return key
 
 
@@ -103,7 +103,7 @@ def require_block_size(block_size: int, smallest: int) -> None:
     """Raise `RefusedLedgerError` for a block size that the store or the format does not allow; ``smallest`` is the store's, bytes."""
     smallest = max(smallest, BLOCK_HEADER_BYTES + RECORD_HEADER_BYTES + 1)
     if not smallest <= block_size <= LARGEST_BLOCK_SIZE:
-        raise RefusedLedgerError(f"blocks of {block_size} bytes: here they have {smallest} to {LARGEST_BLOCK_SIZE}")
+        raise RefusedLedgerError(f"the block size is {block_size} bytes, expected {smallest} to {LARGEST_BLOCK_SIZE}")
 
 
 def require_topic(managed_ledger: str) -> None:

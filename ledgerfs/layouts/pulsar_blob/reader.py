@@ -165,7 +165,7 @@ class PulsarLedgerReader(ObjectLedgerReader):
         """
         if not 0 <= start <= end <= self.records_size:
             raise EntryRangeError(
-                f"bytes {start} to {end} asked for; the file has {self.records_size}", key=self.data.key
+                f"bytes {start} to {end} were requested; the file has {self.records_size} bytes", key=self.data.key
             )
         return self.block_map.ranges(start, end)
 
@@ -287,7 +287,7 @@ class PulsarLedgerReader(ObjectLedgerReader):
             if not self.store.is_current(ref.object("index")):
                 raise replaced(ref.object("index").key)
             raise CorruptIndexError(
-                "the index tells other sizes than when it was read for the catalog",
+                "the index has other sizes than in the catalog",
                 key=ref.object("index").key,
                 offset=0,
             )
@@ -297,9 +297,9 @@ class PulsarLedgerReader(ObjectLedgerReader):
         if not index.is_plausible or size < index.data_length:
             raise self._damage(
                 CorruptLedgerError(
-                    f"index and object contradict each other: {index.data_length} bytes by the index, {size} in the store, "
-                    f"{index.metadata.records_size} of records expected; `ledgerfs verify` tells which entries are left, "
-                    "`read(first, last)` reads them",
+                    f"index and object contradict each other: {index.data_length} bytes in the index, {size} in the store, "
+                    f"{index.metadata.records_size} bytes of records expected; `ledgerfs verify` lists the lost entries, "
+                    "`read(first, last)` reads the others",
                     key=self.data.key,
                     offset=min(index.data_length, size),
                 )
@@ -341,7 +341,7 @@ class PulsarLedgerReader(ObjectLedgerReader):
 
 def _misplaced(key: str, anchor: Anchor) -> StaleObjectError:
     """Return the error for entries that were yielded from a wrong learned offset."""
-    reason = f"the offset of entry {anchor.entry} that an earlier pass had learned was wrong, and is forgotten; read it again"
+    reason = f"the remembered offset of entry {anchor.entry} was wrong and is discarded; read the ledger again"
     return StaleObjectError(reason, key=key, offset=anchor.offset)
 
 

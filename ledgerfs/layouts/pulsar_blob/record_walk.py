@@ -48,7 +48,7 @@ def front_of(data: bytes, entry: int, key: str, offset: int) -> Glance:
     elif scan.stop == ScanStop.MORE_BYTES and scan.found is not None:
         size = scan.found
     else:
-        raise CorruptLedgerError(f"entry {entry} does not begin where its block does", key=key, offset=offset)
+        raise CorruptLedgerError(f"entry {entry} is not at the start of its block", key=key, offset=offset)
     return Glance(memoryview(data)[RECORD_HEADER_BYTES : RECORD_HEADER_BYTES + size], size)
 
 
@@ -69,7 +69,7 @@ def walk_records(window: ObjectWindow, entry: int, last: int, end: int, key: str
         position, stop = window.position, window.position + scan.position
         if stop > end:
             raise CorruptLedgerError(
-                f"entries up to {entry - 1} leave their block, which ends at byte {end}", key=key, offset=stop
+                f"the entries up to {entry - 1} do not fit their block, which ends at byte {end}", key=key, offset=stop
             )
         if len(scan.batch):
             yield RecordStretch(scan.batch, position, stop)
@@ -77,5 +77,5 @@ def walk_records(window: ObjectWindow, entry: int, last: int, end: int, key: str
         if scan.stop == ScanStop.NEGATIVE_LENGTH:
             raise CorruptLedgerError(f"entry {entry} has the impossible length {scan.found}", key=key, offset=stop)
         if scan.stop == ScanStop.WRONG_ID:
-            raise CorruptLedgerError(f"entry {scan.found} stands where entry {entry} should", key=key, offset=stop)
+            raise CorruptLedgerError(f"found entry {scan.found}, expected entry {entry}", key=key, offset=stop)
         needed = RECORD_HEADER_BYTES + (scan.found or 0)

@@ -96,7 +96,7 @@ def topics_of_objects(
         ordered_map(lambda key: topic_of_object(store, key), keys[1:], _THREADS, "ledgerfs-head"), 2
     ):
         if progress is not None and (done % _TOLD_EVERY == 0 or done == len(keys)):
-            progress("asking for topics", done, len(keys))
+            progress("reading topic names", done, len(keys))
         yield told
 
 

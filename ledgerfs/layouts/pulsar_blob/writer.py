@@ -142,8 +142,8 @@ class LedgerWriter:
             return
         if batch.first_entry != self._taken or batch.last_entry != self._taken + len(batch) - 1:
             raise RefusedLedgerError(
-                f"entries {batch.first_entry} to {batch.last_entry} come where entry {self._taken} should; a ledger has "
-                "every entry, in order, from 0 on",
+                f"found entries {batch.first_entry} to {batch.last_entry}, expected entry {self._taken}; a ledger has "
+                "all entries in order, from 0 on",
                 key=self.ledger.key.data_key,
             )
         self._taken += len(batch)
@@ -180,7 +180,7 @@ class LedgerWriter:
         self._require_open()
         blocks = self._blocks
         if not self._entries:
-            reason = "there is not one entry, and Pulsar offloads no empty ledgers"
+            reason = "the ledger has no entries, and Pulsar does not offload empty ledgers"
             raise RefusedLedgerError(reason, key=self.ledger.key.data_key)
         if blocks.used:
             first = blocks.table[-1].first_entry
@@ -229,7 +229,7 @@ class LedgerWriter:
             blocks.offset += blocks.size
         if len(blocks.table) == self._most_parts:
             raise RefusedLedgerError(
-                f"more than {self._most_parts} blocks of {blocks.size} bytes, which this store cannot take; use larger blocks",
+                f"the ledger needs more than {self._most_parts} blocks of {blocks.size} bytes, the limit of this store; use larger blocks",
                 key=self.ledger.key.data_key,
             )
         blocks.table.append(IndexedBlock(first_entry, len(blocks.table) + 1, blocks.offset))
@@ -291,7 +291,7 @@ def _require_same(store: RawStore, data: ObjectStat) -> None:
     except ObjectNotFoundError:
         found = None
     if found is None or found.size != data.size or found.version != data.version:
-        reason = "another writer replaced or removed the data object while its index was to be written"
+        reason = "another writer replaced or removed the data object before its index was written"
         raise StaleObjectError(reason, key=data.key)
 
 
@@ -307,7 +307,7 @@ def _remove_index(store: RawStore, written: ObjectStat) -> None:
 
 
 def _uncertain(key: str, error: LedgerfsError) -> UncertainWriteError:
-    reason = f"the index was put, and the store cannot be asked any more; `ledgerfs verify` tells: {error.reason}"
+    reason = f"the index was written, but the store does not answer any more; check the ledger with `ledgerfs verify`: {error.reason}"
     return UncertainWriteError(reason, key=key)
 
 
@@ -319,4 +319,4 @@ def _remove_data(store: RawStore, index_key: str, data: ObjectStat) -> None:
         except ObjectNotFoundError:
             store.writes.delete(data.key)
     except LedgerfsError as error:
-        _log.warning("%s stays without an index, until `ledgerfs repair` removes it: %s", data.key, error)
+        _log.warning("%s is left without an index; `ledgerfs repair` removes it: %s", data.key, error)

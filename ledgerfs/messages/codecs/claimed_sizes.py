@@ -34,7 +34,7 @@ def check_claim(codec: int, payload: memoryview, size: int, limit: int) -> None:
     if size > most:
         name = Compression(codec).name
         raise DecompressionError(
-            f"claims {size} uncompressed bytes; {len(payload)} bytes of {name} hold {most} at most"
+            f"its uncompressed size is {size} bytes, but {len(payload)} bytes of {name} contain at most {most}"
         )
     check_size(size, limit, "the message")
     made = size
@@ -43,7 +43,7 @@ def check_claim(codec: int, payload: memoryview, size: int, limit: int) -> None:
     elif codec == Compression.ZSTD:
         made = _size_of_zstd(payload, size)
     if made != size:
-        raise DecompressionError(f"does not decompress to the {size} bytes that it claims")
+        raise DecompressionError(f"does not decompress to {size} bytes, its uncompressed size")
 
 
 def check_size(size: int, limit: int, subject: str) -> None:
@@ -56,7 +56,9 @@ def check_size(size: int, limit: int, subject: str) -> None:
 
 def too_large(what: str, needed: int, limit: int) -> MessageTooLargeError:
     """Return the error, which contains the required value of the option."""
-    return MessageTooLargeError(f"{what}, more than the limit of {limit}; max_message_bytes={needed} lets it through")
+    return MessageTooLargeError(
+        f"{what}, more than the limit of {limit}; pass max_message_bytes={needed} (--max-message-bytes) to read it"
+    )
 
 
 def most_messages(limit: int) -> int:

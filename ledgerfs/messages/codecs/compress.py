@@ -66,4 +66,4 @@ def codec_named(name: str) -> Compression:
         return Compression[name.upper()]
     except KeyError:
         accepted = ", ".join(codec.name.lower() for codec in Compression)
-        raise InvalidOptionError(f"no compression is called {name!r}; these are: {accepted}") from None
+        raise InvalidOptionError(f"unknown compression {name!r}; expected one of {accepted}") from None

@@ -143,7 +143,7 @@ def split_batches(data: Bytes, entries: Int64Table, *, with_payloads: bool = Tru
     counts = _counts(entries, plain // SMALLEST_MESSAGE, is_batch)
     total = int(plain[counts > 0].sum())
     if total > LARGEST:
-        raise CorruptObjectError(f"{total} bytes in the payloads of one portion of messages")
+        raise CorruptObjectError(f"the payloads of one portion of messages have {total} bytes, more than {LARGEST}")
     moves_heads = bool((is_batch & (codecs != 0)).any())
     in_heads = int(plain[is_batch & (counts > 0)].sum() + _head_sizes(entries)[~is_batch].sum()) if moves_heads else 0
     heads, payloads = empty(in_heads, np.uint8), empty(total if with_payloads else 0, np.uint8)

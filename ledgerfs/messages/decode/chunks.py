@@ -200,7 +200,7 @@ class ChunkJoiner:
             return Joined(b"".join(waiting.parts))
         first = f"{waiting.ledger_id}:{waiting.entry_id}"
         check_size(waiting.total, self.max_message_bytes, f"the chunked message that begins at {first}")
-        what = f"{self._most_wanted} bytes of chunked messages waited for their last parts, that which begins at {first} among them"
+        what = f"{self._most_wanted} bytes of incomplete chunked messages are in memory, including the one that begins at {first}"
         raise too_large(what, self._most_wanted, self._most_bytes)
 
     def _drop(self, chunked_id: bytes) -> None:

@@ -193,7 +193,7 @@ class MessageColumns:
             index = int(self.messages.columns[MessageField.BATCH_INDEX][first])
             entry_id = int(self.ids[self.messages.columns[MessageField.ENTRY][first]])
             message = message_id(self.ledger_id, entry_id, None if index < 0 else index)
-            reason = f"its {name} is beyond 64 bits of µs, and null: Pulsar's times are ms"
+            reason = f"its {name} does not fit 64 bits of µs and is null (Pulsar's times are ms)"
             add_undecodable(
                 self.undecodable, Undecodable(None, reason, overflown, message, raw=int(milliseconds[first]))
             )

@@ -28,11 +28,11 @@ from ledgerfs.messages.kernels.arrays import spans
 from ledgerfs.messages.kernels.wire import ABSENT
 
 _STATUS_TEXT = {
-    Status.BROKEN_FRAME: "its frame claims more bytes than the entry has",
+    Status.BROKEN_FRAME: "its frame is longer than the entry",
     Status.BROKEN_METADATA: "its message metadata is not a protobuf message",
     Status.MISSING_FIELD: "its message metadata lacks producer name, sequence id or publish time",
-    Status.IMPOSSIBLE_TIME: "its publish time is outside the calendar",
-    Status.BROKEN_BATCH: "its payload is not the batch that its metadata promises",
+    Status.IMPOSSIBLE_TIME: "its publish time is out of range",
+    Status.BROKEN_BATCH: "its payload does not match the batch in its metadata",
 }
 _KAFKA = "Kafka on Pulsar wrote it in Kafka's format (entry.format=kafka), which ledgerfs does not read"
 _PORTION = 8 << 20
@@ -247,4 +247,4 @@ def _wrong_checksums(batch: EntryBatch) -> dict[int, str]:
     """Return {row: reason} of the entries with a wrong checksum."""
     result = check_entries(batch)
     wrong = (result.states == int(EntryState.MISMATCH)).nonzero()[0].tolist()
-    return {row: f"its CRC32C is {result.computed[row]:08x}, it says {result.stored[row]:08x}" for row in wrong}
+    return {row: f"its CRC32C is {result.computed[row]:08x}, expected {result.stored[row]:08x}" for row in wrong}

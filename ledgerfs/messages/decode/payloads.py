@@ -163,7 +163,7 @@ class PlainPayloads:
         for row in (is_large & (self.entries[Meta.BATCH_SIZE] > most) & self.keep).nonzero()[0].tolist():
             messages = int(self.entries[Meta.BATCH_SIZE, row])
             error = too_large(
-                f"a batch of {messages} messages takes {COST_OF_MESSAGE} bytes for each",
+                f"a batch of {messages} messages needs {COST_OF_MESSAGE} bytes for each of them",
                 messages * COST_OF_MESSAGE,
                 limit,
             )
@@ -175,7 +175,7 @@ class PlainPayloads:
             decompress(*self._compressed(row), LARGEST)
         except DecompressionError as error:
             return str(error)
-        return "does not decompress to what it claims"
+        return "does not decompress to its uncompressed size"
 
     def _decompress(self, row: int, limit: int) -> None:
         codec, payload, size = self._compressed(row)
@@ -231,11 +231,11 @@ def no_key_for(names: Iterable[str], given: Iterable[str] = ()) -> str:
     """Return the reason why the given keys cannot decrypt a message that was encrypted for keys of these names."""
     wanted = " or ".join(dict.fromkeys(map(repr, names)))
     if not wanted:
-        return "the message names no key that it is encrypted for"
+        return "the message is encrypted, but does not contain the name of a key"
     keys = ", ".join(map(repr, given)) or "none"
     return (
-        f"the message is encrypted for {wanted}, the private keys given are: {keys}; "
-        "on_encrypted says what to do with such messages"
+        f"the message is encrypted for {wanted}, the given private keys are: {keys}; "
+        "pass the right key (private_keys, --private-key), or skip such messages (on_encrypted, --on-encrypted)"
     )
 
 

@@ -20,7 +20,7 @@ from ledgerfs.messages.text.json_typed import base64_texts
 
 _BYTES = "text or bytes"
 _TIME = "timestamps, or integers of ms since 1970 UTC"
-_PROPERTIES = "a map of texts, a struct of texts, or texts that are JSON objects of texts"
+_PROPERTIES = "a map of texts, a struct of texts, or texts that are JSON objects with texts as values"
 
 INPUT_COLUMNS: Mapping[str, str] = MappingProxyType(
     {
@@ -63,7 +63,7 @@ _FIRST_COUNT = 10**11
 _ZERO_IS_UNSET = ("event_time", "deliver_at_time")
 """Times that are 0 in a message if they are not set."""
 
-TOO_FINE = "a time with a part below 1 ms, which messages do not have; round it to ms"
+TOO_FINE = "the time is finer than 1 ms, the precision of messages; round it to ms"
 
 
 class InputColumns:
@@ -95,7 +95,9 @@ class InputColumns:
         _check_names(names)
         self._plans = {name: _Plan.of(name, schema.field(name).type) for name in names}
         if [plan.target for plan in self._plans.values()].count("key_bytes") > 1:
-            raise InvalidRowsError("a column of bytes and also key_bytes; give one of them", key="key")
+            raise InvalidRowsError(
+                "the rows have both a column key of bytes and key_bytes; remove one of them", key="key"
+            )
 
     def plain(self, rows: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
         """Return the columns of the messages, without those that are all null.
@@ -105,7 +107,7 @@ class InputColumns:
         """
         if not rows.schema.equals(self.schema, check_metadata=False):
             raise InvalidRowsError(
-                f"rows with other columns than the first ones: {_difference(self.schema, rows.schema)}"
+                f"these rows have other columns than the first ones: {_difference(self.schema, rows.schema)}"
             )
         made = {}
         for name, plan in self._plans.items():
@@ -123,9 +125,9 @@ def _check_names(names: list[str]) -> None:
         if name not in INPUT_COLUMNS:
             raise InvalidRowsError(f"no such column; accepted are {accepted}", key=name)
         if names.count(name) > 1:
-            raise InvalidRowsError("a column is there twice", key=name)
+            raise InvalidRowsError("the column occurs twice", key=name)
     if "value" not in names:
-        raise InvalidRowsError(f"there is no such column; accepted are {accepted}", key="value")
+        raise InvalidRowsError(f"the column is missing; accepted are {accepted}", key="value")
 
 
 def _difference(wanted: pa.Schema, found: pa.Schema) -> str:
@@ -137,7 +139,7 @@ def _check_keys(keys: pa.Array, key_bytes: pa.Array, first_row: int) -> None:
     both = pc.and_(keys.is_valid(), key_bytes.is_valid())
     row = pc.index(both, value=True).as_py()
     if row >= 0:
-        raise InvalidRowsError.of(first_row + row, "both a key and key_bytes")
+        raise InvalidRowsError.of(first_row + row, "the row has both key and key_bytes")
 
 
 def require_time(ms: int) -> None:
@@ -147,7 +149,7 @@ def require_time(ms: int) -> None:
         hint = f"; perhaps these are {unit}" if ms < 2**63 else ""
         raise ValueError(f"a time of {ms} ms is after the year 9999{hint}")
     if ms < _FIRST_TIME:
-        raise ValueError(f"a time of {ms} ms is earlier than can be read back")
+        raise ValueError(f"a time of {ms} ms is too early to be read back")
 
 
 def require_count(ms: int) -> None:
@@ -166,7 +168,7 @@ def require_kept(name: str, times: pa.Array) -> None:
     if not whole.cast(times.type).equals(times):
         raise ValueError(TOO_FINE)
     if name in _ZERO_IS_UNSET and pc.any(pc.equal(whole.cast(pa.int64()), 0)).as_py():
-        raise ValueError("a time of 0 (1970-01-01T00:00:00Z), which messages have where none is set; make it null")
+        raise ValueError("a time of 0 (1970-01-01T00:00:00Z) means in a message that no time is set; make it null")
 
 
 Builder = Callable[[pa.Array], pa.Array]
@@ -206,7 +208,7 @@ def _builder(name: str, kind: pa.DataType) -> Builder:
     else:
         found = _bytes_builder(name, kind)
     if found is None:
-        raise InvalidRowsError(f"a column of {kind}; it should have {INPUT_COLUMNS[name]}", key=name)
+        raise InvalidRowsError(f"the column has the type {kind}, expected {INPUT_COLUMNS[name]}", key=name)
     return found
 
 
@@ -293,7 +295,7 @@ def _json_objects(column: pa.Array) -> pa.Array:
 def _pairs_of(text: str) -> list[tuple[str, str]]:
     pairs = json.loads(text, object_pairs_hook=tuple)
     if not isinstance(pairs, tuple) or not all(isinstance(item, str) for _, item in pairs):
-        raise ValueError(f"{text[:80]} is not a JSON object of texts")
+        raise ValueError(f"{text[:80]} is not a JSON object with texts as values")
     return list(pairs)
 
 
@@ -336,4 +338,4 @@ def _check_properties(maps: pa.Array, first_row: int) -> None:
     of_rows = np.searchsorted(maps.offsets.to_numpy() - first, bad, "right") - 1
     for row in of_rows.tolist():
         if maps[row].is_valid:
-            raise InvalidRowsError.of(first_row + row, "a property without a value")
+            raise InvalidRowsError.of(first_row + row, "a property has no value")

@@ -244,7 +244,8 @@ def _with_columns(part: pa.RecordBatch, fields: Iterable[pa.Field]) -> pa.Record
 
 def _too_large(row: int, size: int, limit: int) -> InvalidRowsError:
     return InvalidRowsError.of(
-        row, f"the message takes {size} bytes as an entry, which may have {limit}; raise max_entry_bytes"
+        row,
+        f"the message needs an entry of {size} bytes, but the limit is {limit}; raise max_entry_bytes (--max-entry-size)",
     )
 
 

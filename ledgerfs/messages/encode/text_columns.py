@@ -26,7 +26,7 @@ from ledgerfs.messages.encode.input_columns import (
 from ledgerfs.messages.text.field_columns import BASE64_SUFFIX
 
 _TEXT, _TIME, _INTEGER = pa.string(), pa.timestamp("us", tz="UTC"), pa.int64()
-TWO_VALUES = "a row with both a value and value_base64"
+TWO_VALUES = "the row has both value and value_base64"
 
 _IN_BASE64 = ("key_bytes", "ordering_key", "schema_version")
 
@@ -77,7 +77,7 @@ def _either(one: pa.Array, other: pa.Array) -> pa.Array:
         return one
     row = pc.index(pc.and_(one.is_valid(), other.is_valid()), value=True).as_py()
     if row >= 0:
-        raise ValueError(f"{TWO_VALUES}, the latter {other[row].as_py()[:80]!r}")
+        raise ValueError(f"{TWO_VALUES} ({other[row].as_py()[:80]!r})")
     return pc.coalesce(one.cast(pa.binary()), other.cast(pa.binary()))
 
 

@@ -98,7 +98,7 @@ def require_countable(total: int) -> None:
     """Raise `CorruptObjectError` for more bytes or items than the offsets of an array can count."""
     if not 0 <= total <= _LARGEST_COLUMN:
         raise CorruptObjectError(
-            f"{total} bytes in one column of one batch of messages, which repeat a field of their entry"
+            f"a column of one batch of messages needs {total} bytes, because its messages repeat a field of their entry"
         )
 
 

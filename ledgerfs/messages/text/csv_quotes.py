@@ -45,7 +45,7 @@ class QuoteCheck:
     def finish(self) -> None:
         """Raise `LineError` if the file ends inside quotes."""
         if self._position[0] == _QUOTED:
-            raise self._error("a quote that is not closed before the file's end; the file may be cut off")
+            raise self._error("a quote is not closed at the end of the file; the file may be truncated")
 
     def _error(self, reason: str) -> LineError:
         _, _, column, line = self._position.tolist()

@@ -70,7 +70,7 @@ def strings(column: pa.Array) -> pa.Array:
     try:
         column.validate(full=True)
     except pa.ArrowInvalid as error:
-        raise CorruptObjectError("a column of text holds what is not UTF-8") from error
+        raise CorruptObjectError("a text column contains bytes that are not UTF-8") from error
     if ((data < _FIRST_PLAIN) | (data == _QUOTE) | (data == _BACKSLASH)).any():
         return pa.array([None if one is None else _escaped(one) for one in column.to_pylist()], TEXT)
     return join('"', column.cast(TEXT), '"')

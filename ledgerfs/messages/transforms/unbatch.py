@@ -90,9 +90,7 @@ class Unbatch:
         messages = split_batches(data, table)
         for broken in np.flatnonzero(table[Meta.STATUS] != Status.VALID).tolist():
             is_packed = table[Meta.STATUS, broken] == Status.BROKEN_COMPRESSION
-            reason = (
-                payloads.explain(broken) if is_packed else "its payload is not the batch that its metadata promises"
-            )
+            reason = payloads.explain(broken) if is_packed else "its payload does not match the batch in its metadata"
             raise _corrupt_entry(int(payloads.ids[broken]), reason)
         counts = np.ones(opens.size, np.int64)
         counts[rows] = np.bincount(messages[MessageField.ENTRY], minlength=rows.size)
@@ -157,7 +155,7 @@ class _Units:
             one = int(too_large[0])
             reason = (
                 f"a message of entry {self.batch.id_of(int(rows[one]))} would be an entry of {int(made.lengths[one]):,} bytes by "
-                f"itself, and brokers send {MOST_SENT_BYTES:,} at most: batches of this ledger are not split"
+                f"itself, but brokers send at most {MOST_SENT_BYTES:,}: the batches of this ledger cannot be split"
             )
             raise RefusedLedgerError(reason)
 

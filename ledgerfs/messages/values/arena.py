@@ -66,7 +66,7 @@ class Arena:
         Raises `CorruptObjectError` if the arena is full.
         """
         if self.is_full:
-            raise CorruptObjectError(f"values whose columns take more than {8 * MOST_WORDS:,} bytes")
+            raise CorruptObjectError(f"the columns of these values need more than {8 * MOST_WORDS:,} bytes")
         room = self.at[:, END] - self.at[:, BEGIN]
         used = self.at[:, NEXT] - self.at[:, BEGIN]
         expected = used * (1.1 * self.rows / row) if row > 0 else used

@@ -150,4 +150,4 @@ def _is_text(kind: Primitive) -> bool:
 
 
 def _of_another_type() -> InvalidSchemaError:
-    return InvalidSchemaError("a default that is not of its type")
+    return InvalidSchemaError("a default does not match its type")

@@ -55,7 +55,7 @@ class Matching:
         """
         self._work += len(reader.branches)
         if self._work > MOST_COMPARISONS:
-            raise InvalidSchemaError(f"schemas whose unions take more than {MOST_COMPARISONS:,} comparisons")
+            raise InvalidSchemaError(f"the unions of these schemas need more than {MOST_COMPARISONS:,} comparisons")
         for number, one in enumerate(reader.branches):
             if self._is_alike(writer, one):
                 return number
@@ -105,7 +105,7 @@ class Matching:
     def _record(self, kind: AvroType, named: Mapping[str, Named]) -> Record:
         found = named[kind.name] if isinstance(kind, Recursive) else kind
         if not isinstance(found, Record):
-            raise TypeError(f"{branch_name(kind)} is no record")
+            raise TypeError(f"{branch_name(kind)} is not a record")
         return found
 
 

@@ -70,7 +70,7 @@ def avro_program(writer: AvroSchema, reader: AvroSchema | None = None) -> Progra
     try:
         return _program(writer, writer if reader is None else reader)
     except RecursionError:
-        raise InvalidSchemaError("schemas whose types inside themselves cannot be compared") from None
+        raise InvalidSchemaError("the recursive types of these schemas cannot be compared") from None
 
 
 def _program(writer: AvroSchema, wanted: AvroSchema) -> Program:
@@ -144,7 +144,7 @@ class _Resolver:
         try:
             emit_default(self.to, wanted.type, column, wanted.default)
         except InvalidSchemaError:
-            text = f"it has no field {wanted.name!r}, and the default of {record.name!r} for it is not of its type"
+            text = f"it has no field {wanted.name!r}, and the default of {record.name!r} for it does not match its type"
             self.to.emit(Do.FAIL, -1, self.to.reason(text))
 
     def _read_items(self, item: AvroType | None, column: Items | Pairs | None, read_one: Callable[[], None]) -> None:
@@ -196,7 +196,7 @@ class _Resolver:
         other = numbers.get(reader.default, -1) if reader.default is not None else -1
         table = [numbers.get(symbol, other) for symbol in writer.symbols]
         if -1 in table:
-            reason = self.to.reason(f"it has a symbol that {reader.name!r} does not have, nor a default for it")
+            reason = self.to.reason(f"it has a symbol that the enum {reader.name!r} lacks, and the enum has no default")
             table = [-reason if one < 0 else one for one in table]
         self.to.emit(Do.SYMBOL, column.node, *self.to.shared_table(*table))
 

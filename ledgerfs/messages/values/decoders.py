@@ -24,11 +24,11 @@ def decoder_of(writer: SchemaInfo, reader: SchemaInfo | None = None) -> ValueDec
     if writer.unreadable or wanted.unreadable:
         raise InvalidSchemaError(writer.unreadable or wanted.unreadable)
     if writer.type != wanted.type and not {writer.type, wanted.type} <= _OF_PROTOBUF:
-        raise InvalidSchemaError(f"it is a value of a schema of type {writer.type}, which is not read as {wanted.type}")
+        raise InvalidSchemaError(f"its schema has the type {writer.type}, which cannot be read as {wanted.type}")
     if writer.type in PRIMITIVE_TYPES:
         return PrimitiveDecoder(writer.type, writer.charset)
     if writer.type not in _DECODERS:
-        raise InvalidSchemaError(f"schemas of type {writer.type} are not read")
+        raise InvalidSchemaError(f"ledgerfs cannot read values of type {writer.type}")
     return _DECODERS[writer.type](writer, wanted)
 
 

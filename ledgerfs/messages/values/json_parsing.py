@@ -22,7 +22,7 @@ MOST_DEPTH = 256
 """Most levels of nested lists and objects."""
 BAD_JSON = int(Reason.OF_PROGRAM)
 """Reason of a document that is not JSON; the first of a program."""
-NO_JSON = "it is no JSON"
+NO_JSON = "it is not JSON"
 NOT_FINITE = frozenset({"NaN", "Infinity", "-Infinity"})
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)

@@ -431,5 +431,5 @@ def _limited(values: Values, rows: Int64, columns: int, run: Run) -> tuple[Value
         values = [None if large else one for one, large in zip(values, is_large, strict=True)]
         counts[is_large] = 0
         if counts.sum() * columns > _MOST_AT_ONCE:
-            raise CorruptObjectError("values whose columns take more memory than values of their size do")
+            raise CorruptObjectError("the columns of these values need too much memory for their size")
     return values, counts

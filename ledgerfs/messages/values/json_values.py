@@ -51,16 +51,16 @@ from ledgerfs.messages.values.value_program import Reason, explain
 _INT, _LONG = range(-(1 << 31), 1 << 31), range(-(1 << 63), 1 << 63)
 _UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 _RANGES = {
-    pa.int8(): (range(-(1 << 7), 1 << 7), "no number of 8 bits"),
-    pa.int16(): (range(-(1 << 15), 1 << 15), "no number of 16 bits"),
-    pa.int32(): (_INT, "no int"),
-    pa.int64(): (_LONG, "no long"),
-    pa.date32(): (_INT, "no date in days"),
-    pa.time32("ms"): (range(86_400_000), "no time of day in milliseconds"),
-    pa.time64("us"): (range(86_400_000_000), "no time of day in microseconds"),
-    pa.time64("ns"): (range(86_400_000_000_000), "no time of day in nanoseconds"),
+    pa.int8(): (range(-(1 << 7), 1 << 7), "not a number of 8 bits"),
+    pa.int16(): (range(-(1 << 15), 1 << 15), "not a number of 16 bits"),
+    pa.int32(): (_INT, "not an int"),
+    pa.int64(): (_LONG, "not a long"),
+    pa.date32(): (_INT, "not a date in days"),
+    pa.time32("ms"): (range(86_400_000), "not a time of day in milliseconds"),
+    pa.time64("us"): (range(86_400_000_000), "not a time of day in microseconds"),
+    pa.time64("ns"): (range(86_400_000_000_000), "not a time of day in nanoseconds"),
 }
-_HAS_MORE = "it has a field that its type lacks, which was inferred without it"
+_HAS_MORE = "it has a field that the inferred type lacks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +143,9 @@ class _Maker:
                 arrow = type_of(column_of(kind, Numbering()))
                 # Symbols, UUIDs and decimals are written as text or a number, so any content is accepted.
                 is_text = pa.types.is_string(arrow) or pa.types.is_decimal(arrow)
-                return Text(self._reason(place, "no text")) if is_text else self._scalar(arrow, place)
+                return Text(self._reason(place, "not text")) if is_text else self._scalar(arrow, place)
             case Recursive():
-                return Text(self._reason(place, "no object"), has_parts=True, is_object=True)
+                return Text(self._reason(place, "not an object"), has_parts=True, is_object=True)
             case Union():
                 values = [one for one in kind.branches if not is_null(one)]
                 if len(values) < 2:
@@ -156,15 +156,15 @@ class _Maker:
                     Field(one.name, self.of_avro(one.type, place.field(one.name)), self._aliases(kind, one.name))
                     for one in kind.fields
                 ]
-                return Objects(tuple(fields), self._reason(place, "no object"))
+                return Objects(tuple(fields), self._reason(place, "not an object"))
             case Array():
                 before = self._parts
                 item = self.of_avro(kind.items, place.part("an item"))
-                return Items(item, self._reason(place, "no list"), self._parts - before)
+                return Items(item, self._reason(place, "not a list"), self._parts - before)
             case Map():
                 before = self._parts
                 value = self.of_avro(kind.values, place.part("a value"))
-                return Pairs(value, self._reason(place, "no object"), self._parts - before + 1)
+                return Pairs(value, self._reason(place, "not an object"), self._parts - before + 1)
 
     def _aliases(self, record: Record, name: str) -> tuple[str, ...]:
         """Return further names of a field: those that are not names of another field, or aliases of an earlier one."""
@@ -184,8 +184,10 @@ class _Maker:
             if not is_null(branch)
         }
         names = ", ".join(described(one) if isinstance(one, Primitive) else branch_name(one) for one in union.branches)
-        none = self._reason(place, f"none of [{names}]")
-        several = self._reason(place, f"one of several types of [{names}], which JSON does not tell apart")
+        none = self._reason(place, f"not one of [{names}]")
+        several = self._reason(
+            place, f"ambiguous: several types of [{names}] match it, and JSON does not distinguish them"
+        )
         return Choice(branches, branches_of_values(union), none, several)
 
     def of_arrow(self, kind: pa.DataType, place: Place) -> Part:
@@ -201,41 +203,41 @@ class _Maker:
                 raise InvalidSchemaError(f"the type {kind} has a field twice")
             if any("\0" in one for one in names):
                 raise InvalidSchemaError(
-                    f"a type with a NUL in names of fields ({names!r}), at which other libraries end them"
+                    f"the type has a NUL character in field names ({names!r}), where other libraries cut them off"
                 )
             fields = [Field(one.name, self.of_arrow(one.type, place.field(one.name))) for one in kind]
             more = Reason.OF_PROGRAM + self.reasons.index(_HAS_MORE) if self.is_closed else 0
-            return Objects(tuple(fields), self._reason(place, "no object"), more)
+            return Objects(tuple(fields), self._reason(place, "not an object"), more)
         before = self._parts
         if pa.types.is_list(kind):
             item = self.of_arrow(kind.value_type, place.part("an item"))
-            return Items(item, self._reason(place, "no list"), self._parts - before)
+            return Items(item, self._reason(place, "not a list"), self._parts - before)
         if pa.types.is_map(kind) and pa.types.is_string(kind.key_type):
             value = self.of_arrow(kind.item_type, place.part("a value"))
-            return Pairs(value, self._reason(place, "no object"), self._parts - before + 1)
+            return Pairs(value, self._reason(place, "not an object"), self._parts - before + 1)
         return self._scalar(kind, place)
 
     def _scalar(self, kind: pa.DataType, place: Place) -> Part:
         if pa.types.is_boolean(kind):
-            return Plain(kind, self._reason(place, "no boolean"))
+            return Plain(kind, self._reason(place, "not a boolean"))
         if kind in (pa.float32(), pa.float64()):
             too_large = self._reason(place, f"a number outside the range of {kind}")
-            return Real(kind, self._reason(place, "no number"), too_large)
+            return Real(kind, self._reason(place, "not a number"), too_large)
         if pa.types.is_binary(kind):
-            return Base64(kind, self._reason(place, "no base64 text"))
+            return Base64(kind, self._reason(place, "not base64 text"))
         if pa.types.is_fixed_size_binary(kind):
-            return Base64(kind, self._reason(place, f"no base64 text of {kind.byte_width} bytes"))
+            return Base64(kind, self._reason(place, f"not base64 text of {kind.byte_width} bytes"))
         if pa.types.is_timestamp(kind):
-            return Integer(kind, _LONG, self._reason(place, f"no time in {_UNITS[kind.unit]}"))
+            return Integer(kind, _LONG, self._reason(place, f"not a time in {_UNITS[kind.unit]}"))
         if kind not in _RANGES:
-            raise InvalidSchemaError(f"JSON is not read as the type {kind}")
+            raise InvalidSchemaError(f"JSON cannot be read as the type {kind}")
         numbers, text = _RANGES[kind]
         return Integer(kind, numbers, self._reason(place, text))
 
     def _count(self) -> None:
         self._parts += 1
         if self._parts > MOST_NODES:
-            raise InvalidSchemaError(f"a schema with more than {MOST_NODES:,} columns, counting those inside others")
+            raise InvalidSchemaError(f"the schema has more than {MOST_NODES:,} columns, including nested ones")
 
     def _reason(self, place: Place, what: str) -> int:
         """Return the number of a reason."""

@@ -95,9 +95,9 @@ def _pair_type(key: ValueDecoder, value: ValueDecoder) -> pa.DataType:
 
 def _explained(reason: int, key: ValueDecoder, value: ValueDecoder) -> str:
     if reason >= _OF_VALUE:
-        return f"of its value: {value.explain(reason - _OF_VALUE)}"
+        return f"in its value: {value.explain(reason - _OF_VALUE)}"
     if reason >= _OF_KEY:
-        return f"of its key: {key.explain(reason - _OF_KEY)}"
+        return f"in its key: {key.explain(reason - _OF_KEY)}"
     return explain(reason)
 
 

@@ -31,7 +31,7 @@ IN_PARTS = BAD_FIELD + 2
 FIXED_REASONS = (
     "a field of it has no number, or a type that Protobuf does not have",
     "a group in it does not end, or ends without a beginning",
-    "a message in it that is kept as bytes comes in several parts",
+    "a nested message that is stored as bytes is split into several parts",
 )
 """Texts of the reasons above, the first of every program."""
 

@@ -36,9 +36,7 @@ def decode_rows(column: Column, nodes: Numbering, source: Bytes, reasons: Int64,
         parts.append(build(arena, column, source, last - first, None if is_sound.all() else is_sound))
         full += arena.is_full
         if full > MOST_ARENAS:
-            raise CorruptObjectError(
-                f"{reasons.size:,} values whose columns take more memory than values of their size do"
-            )
+            raise CorruptObjectError(f"the columns of {reasons.size:,} values need too much memory for their size")
         first = last
     return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 

@@ -126,7 +126,7 @@ class Numbering:
     def node(self, words: int = 1) -> int:
         """Return the number of a new node; raises `InvalidSchemaError` for more than any real schema has."""
         if len(self.sizes) >= MOST_NODES:
-            raise InvalidSchemaError(f"a schema with more than {MOST_NODES:,} columns, counting those inside others")
+            raise InvalidSchemaError(f"the schema has more than {MOST_NODES:,} columns, including nested ones")
         self.sizes.append(words)
         self.levels.append(self._list)
         return len(self.sizes) - 1

@@ -44,15 +44,15 @@ REASONS: dict[int, str] = {
     Reason.TRAILING: "bytes follow after its last field",
     Reason.BAD_NUMBER: "a number of it has more bits than its type",
     Reason.BAD_BOOLEAN: "a boolean of it is neither 0 nor 1",
-    Reason.BAD_BRANCH: "it names a branch that its union does not have",
-    Reason.BAD_SYMBOL: "it names a symbol that its enum does not have",
-    Reason.BAD_COUNT: "a list in it claims more items than there are bytes",
+    Reason.BAD_BRANCH: "it has a branch number that its union does not have",
+    Reason.BAD_SYMBOL: "it has a symbol number that its enum does not have",
+    Reason.BAD_COUNT: "a list in it has more items than bytes",
     Reason.TOO_DEEP: "it is nested too deeply",
     Reason.OUT_OF_RANGE: "a time or decimal of it is outside the range of its type",
     Reason.WRONG_SIZE: "it has another size than values of its type",
     Reason.TOO_LARGE: "its columns would take more memory than 1 GiB",
-    Reason.BAD_PAIR: "the sizes of its key and value are not those of what it has",
-    Reason.BAD_TEXT: "it is no text in the character set of its schema",
+    Reason.BAD_PAIR: "the sizes of its key and value do not match its length",
+    Reason.BAD_TEXT: "it is not text in the character set of its schema",
 }
 
 
@@ -110,7 +110,7 @@ class Assembler:
         """Count a step of making the program; raises `InvalidSchemaError` for more than any real schema needs."""
         self._work += 1
         if self._work > MOST_INSTRUCTIONS:
-            raise InvalidSchemaError(f"a schema that takes more than {MOST_INSTRUCTIONS:,} instructions to read")
+            raise InvalidSchemaError(f"the schema needs more than {MOST_INSTRUCTIONS:,} instructions to read")
 
     def emit(self, instruction: int, node: int = -1, first: int = 0, second: int = 0) -> int:
         """Add an instruction and return its index; raises `InvalidSchemaError` for more than any real schema needs."""

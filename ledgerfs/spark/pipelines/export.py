@@ -103,7 +103,7 @@ def export(
         rows.write.mode("errorifexists").partitionBy(*partition_by).parquet(to)
     except PySparkException as failure:
         if isinstance(failure, AnalysisException) and failure.getCondition() == "PATH_ALREADY_EXISTS":
-            raise InvalidOptionError("exists already; name another folder, or delete it", key=to) from failure
+            raise InvalidOptionError("already exists; choose another folder, or delete this one", key=to) from failure
         error = error_of(failure)
         if error is None:
             raise
@@ -135,7 +135,7 @@ def _require_names(rows: DataFrame, partition_by: Iterable[str]) -> None:
     for field in rows.schema:
         if field.name.lower() in names and not isinstance(field.dataType, _NAMED):
             raise InvalidOptionError(
-                f"no folders by {field.name}, a {field.dataType.simpleString()}: their names would not give the values back",
+                f"cannot partition by {field.name} of type {field.dataType.simpleString()}: folder names would not preserve its values",
                 key="partition_by",
             )
 
@@ -146,6 +146,6 @@ def _require_rows(rows: DataFrame, wanted: int, to: str) -> None:
     found = rows.sparkSession.read.schema(rows.schema).option("recursiveFileLookup", value=True).parquet(to).count()
     if found != wanted:
         raise ExportFolderError(
-            f"the folder has {found:,} rows, and {wanted:,} were written: something else writes to it; export to a folder of its own",
+            f"the folder has {found:,} rows, but {wanted:,} were written: another writer uses the folder; export to a separate folder",
             key=to,
         )

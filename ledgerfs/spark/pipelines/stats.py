@@ -83,10 +83,12 @@ def stats(
     """
     scan = ScanOptions.of(options, **keywords)
     if scan.values != "bytes":
-        raise InvalidOptionError("the bytes of values are counted, whatever their schemas", key="values")
+        raise InvalidOptionError(
+            "stats counts the bytes of values without decoding them; leave out the option", key="values"
+        )
     for name in by:
         if name not in BY:
-            raise InvalidOptionError(f"messages are counted by {', '.join(BY)}", key=name)
+            raise InvalidOptionError(f"expected one of {', '.join(BY)}", key=name)
     sizes = read_messages(
         spark, storage, topics=topics, topics_pattern=topics_pattern, columns=_READ, each_batch=sizes_of,
         schema=from_arrow_schema(_SIZES), partition_bytes=partition_bytes, left_out=left_out, options=scan,

@@ -42,7 +42,7 @@ def flag(value: str, name: str) -> bool:
     """Parse ``true`` or ``false``, ignoring case."""
     found = {"true": True, "false": False}.get(value.lower())
     if found is None:
-        raise InvalidOptionError("true or false", key=f"{name}={value}")
+        raise InvalidOptionError("expected true or false", key=f"{name}={value}")
     return found
 
 
@@ -79,7 +79,8 @@ def private_keys(value: str, name: str) -> dict[str, Path]:
     """Return {name: file}. Keys are in files on every worker, never in options, which plans show."""
     if _KEY_TEXT in value:
         raise InvalidOptionError(
-            "a key itself does not belong into an option, which plans show; name a file that has it", key=name
+            "do not pass the key itself, because query plans show options; pass the path of a file with the key",
+            key=name,
         )
     keys = {}
     for one in value.split(","):

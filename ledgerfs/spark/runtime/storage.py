@@ -129,7 +129,7 @@ def require_no_credentials(options: Mapping[str, Any]) -> None:
     name = find_credential(options)
     if name is not None:
         raise InvalidOptionError(
-            "credentials do not belong into a reader's options, which plans and logs show; give them as AWS_ACCESS_KEY_ID and "
+            "do not pass credentials as options, because query plans and logs show these; set them as AWS_ACCESS_KEY_ID and "
             "AWS_SECRET_ACCESS_KEY, as a role of the machine, or as Hadoop's fs.s3a.access.key and fs.s3a.secret.key",
             key=name,
         )

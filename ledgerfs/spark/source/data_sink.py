@@ -86,7 +86,7 @@ def open_sink(
     """
     if overwrite:
         raise UnsupportedWriteError(
-            'ledgers are never written over: write with mode("append"), and remove what is to go with `ledgerfs rm`',
+            'ledgers are never overwritten: write with mode("append"), and delete old ledgers with `ledgerfs rm`',
             key="overwrite",
         )
     wanted = write_options(options)
@@ -134,7 +134,7 @@ class LedgerSink(DataSourceArrowWriter):
         try:
             return WrittenPartition(write_rows(store, ledger, rows, self._wanted.encoding), attempt)
         except InvalidRowsError as error:
-            place = f"{error.key} of partition {partition}, on its way to {ledger.key.data_key}"
+            place = f"{error.key} of partition {partition}, for {ledger.key.data_key}"
             raise InvalidRowsError(error.reason, key=place) from error
 
     def _messages(self, columns: pa.Schema, batches: Iterable[pa.RecordBatch]) -> MessageRows:
@@ -160,7 +160,7 @@ class LedgerSink(DataSourceArrowWriter):
         try:
             self._sweep(frozenset(one.data.key for one in written), twice=has_failed)
         except LedgerfsError as error:
-            _log.warning("data objects %s… without an index may stay: %s", self._group.key_prefix, error)
+            _log.warning("data objects %s… may be left without an index: %s", self._group.key_prefix, error)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove everything. Spark passes no list of objects, so find them by name. Raises the store's errors."""
@@ -207,5 +207,5 @@ def _task() -> tuple[int, int]:
 def _told_by(message: WriterCommitMessage | None) -> WrittenPartition:
     """Return a task's message; raises if a finished task sent none, since its rows would be lost."""
     if not isinstance(message, WrittenPartition):
-        raise RefusedLedgerError("a task has not told what it wrote, so nothing is written at all")
+        raise RefusedLedgerError("a task did not report its result, so nothing is written")
     return message

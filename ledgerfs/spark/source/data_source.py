@@ -87,7 +87,7 @@ class _NoStream(DataSourceStreamReader):
 
     def initialOffset(self) -> dict[str, str]:  # noqa: N802  (Spark's)
         raise UnsupportedFormatError(
-            "readStream is not supported yet: read batches with spark.read, and only what is new with the option startTime"
+            "readStream is not supported yet: read with spark.read, and only new messages with the option startTime"
         )
 
     def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:

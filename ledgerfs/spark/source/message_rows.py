@@ -74,7 +74,7 @@ class WantedColumns:
                 raise InvalidOptionError(f"no such column; there are {', '.join(known)}", key=one.name)
             made, given = known[one.name].simpleString(), one.dataType.simpleString()
             if one.dataType != known[one.name]:
-                reason = "may be null at every place" if made == given else f"is {made} here, not {given}"
+                reason = "must be nullable at all levels" if made == given else f"has the type {given}, expected {made}"
                 raise InvalidRowsError(reason, key=one.name)
         return wanted
 
@@ -91,7 +91,7 @@ def with_given_type(options: ScanOptions, schema: StructType) -> ScanOptions:
         return options
     kind = arrow_schema(schema).field("value").type
     if _has_times(kind):
-        reason = "the unit of times in JSON is not known: give numbers or text here, or an Avro schema (schemaVersion)"
+        reason = "the unit of times in JSON is unknown: use numbers or text, or pass an Avro schema (schemaVersion)"
         raise InvalidOptionError(reason, key=f"value: {schema['value'].dataType.simpleString()}"[:_SHOWN])
     return replace(options, schema_version=kind)
 
@@ -142,7 +142,7 @@ def spark_batches(scan: "Scan", report: ScanReport) -> Iterator[pa.RecordBatch]:
     for batch in scan.batches(report):
         yield made.of_batch(batch, unheld)
     for place, count in unheld.counts.items():
-        reason = f"{place} is a time outside of Spark's range, and null"
+        reason = f"{place} is outside of Spark's range of times and is null"
         report.undecodable.append(Undecodable(None, reason, count, f"{_begin_of(scan.parts[0])} or later"))
 
 

@@ -103,7 +103,7 @@ def with_topics(
     found = dict(zip(new, ordered_map(partial(_saved, bucket), new, _THREADS, "ledgerfs-schemas"), strict=True))
     first, *_ = [*known.schemas, *new, None]
     if first is None:
-        raise UnknownSchemaError("there is no topic here, so nothing tells what its values are", key=bucket.url)
+        raise UnknownSchemaError("the bucket has no topics, so the types of values are unknown", key=bucket.url)
     shown = known.shown if known.schemas else _shown(first, found[first], options)
     for name in new:
         _require_same(first, shown, name, _shown(name, found[name], options))
@@ -165,12 +165,12 @@ def _require_same(first: str, shown: "ShownValues | None", name: str, other: "Sh
     types = [None if one is None else one.type for one in (shown, other)]
     if types[0] == types[1]:
         return
-    told = [
+    described = [
         f"{topic_of(one or None)}: {'bytes' if kind is None else str(kind)[:_SHOWN]}"
         for one, kind in zip((first, name), types, strict=True)
     ]
     reason = (
-        f"the values of these topics have different types ({'; '.join(told)}), and one table has one; read them one by one, or give "
-        "the schema that all are read as (schema_version)"
+        f"the values of these topics have different types ({'; '.join(described)}), but a table has one type; read the topics one by one, "
+        "or pass one schema for all of them (schemaVersion)"
     )
     raise InvalidOptionError(reason, key="values")

@@ -70,13 +70,13 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         topics = [*(topics or []), known.pop("topic")]
     pattern = known.pop("topicsPattern", None)
     if topics is not None and pattern is not None:
-        raise InvalidOptionError("either topics, or a pattern of their names", key="topicsPattern")
+        raise InvalidOptionError("pass either topics or topicsPattern, not both", key="topicsPattern")
     partition_bytes = known.pop("partitionBytes", DEFAULT_PARTITION_BYTES)
     bookie_rate, connections = known.pop("maxBookieRate", None), known.pop("maxBookieConnections", None)
     if bookie_rate is not None and bookie_rate < 1:
-        raise InvalidOptionError("1 byte a second or more", key=f"maxBookieRate={bookie_rate}")
+        raise InvalidOptionError("expected 1 byte per second or more", key=f"maxBookieRate={bookie_rate}")
     if connections is not None and connections < 1:
-        raise InvalidOptionError("1 connection or more", key=f"maxBookieConnections={connections}")
+        raise InvalidOptionError("expected 1 connection or more", key=f"maxBookieConnections={connections}")
     scan = ScanOptions.of(**{_SCAN_NAMES[name]: value for name, value in known.items()})
     scheme = scheme_of(storage.url)
     most = None if scheme is None else scheme.most_tasks(connections)
@@ -122,7 +122,9 @@ def _storage(
     onunreadable: Any = "raise",  # noqa: ANN401  (a text, which `open_bucket` checks)
 ) -> Storage:
     if not path.strip():
-        reason = "which bucket? One goes into load(…) or save(…), such as s3://tier; several are read one by one"
+        reason = (
+            "the bucket is missing: pass one to load(…) or save(…), such as s3://tier; read several buckets one by one"
+        )
         raise InvalidOptionError(reason, key="path")
     age = None if catalogmaxage is None else seconds(catalogmaxage, "catalogMaxAge")
     return Storage(path, storage, settings, cachedir, age, layout, onunreadable)

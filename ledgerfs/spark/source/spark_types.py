@@ -66,8 +66,8 @@ class Unheld:
         """Count values; raises `UndecodableValueError` if they are errors."""
         if self.are_errors:
             reason = (
-                "a time outside of Spark's range; a schema that has it as a number reads it (schema_version), and "
-                "on_undecodable='null' reads on"
+                "the time is outside of Spark's range; read it with a schema that has a number instead (schemaVersion), or pass "
+                "onUndecodable=null"
             )
             raise UndecodableValueError(reason, key=f"{place} of {self.topic}")
         self.counts[place] = self.counts.get(place, 0) + count
@@ -118,7 +118,7 @@ def form_of(kind: pa.DataType, place: str) -> SparkForm:
             return form(kind, place)
     wanted = _cast_to(kind)
     if wanted is None:
-        reason = f"has the type {kind}, which Spark has nothing for; values='bytes' reads the values as they are"
+        reason = f"has the type {kind}, which Spark does not support; pass values=bytes to read the values as bytes"
         raise InvalidOptionError(reason, key=place)
     return _cast_form(wanted, kind)
 

@@ -58,7 +58,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     ours, storage = separate_storage(given, _KNOWN)
     if not ours.get("topic"):
         raise InvalidOptionError(
-            "whose messages are the rows? One topic, such as persistent://public/default/orders", key="topic"
+            "the topic is missing: pass one, such as persistent://public/default/orders", key="topic"
         )
     managed_ledger = managed_ledger_of(ours["topic"])
     ledger_id = None if "ledgerid" not in ours else number(ours["ledgerid"], "ledgerId")
@@ -82,7 +82,7 @@ def _schema(ours: Mapping[str, str], version: int | None) -> SchemaInfo | None:
     given, kind = ours.get("schema"), ours.get("schematype")
     if given is None and kind is None:
         if version is not None:
-            raise InvalidOptionError("is the number of a schema; give the schema, or its type", key="schemaVersion")
+            raise InvalidOptionError("needs the schema itself: pass schema or schemaType too", key="schemaVersion")
         return None
     if given is None or given.lstrip()[:1] not in {"{", "[", '"'}:
         return schema_given(given, kind)

@@ -13,9 +13,7 @@ from ledgerfs.storage.objects import ObjectStat
 FOLLOW_LINKS = "follow_links"
 """The storage option that allows links."""
 
-LINK_REFUSED = (
-    f"a link, which is not followed out of the bucket's folder; the storage option {FOLLOW_LINKS}=true has it followed"
-)
+LINK_REFUSED = f"a symbolic link out of the bucket's folder is not followed; set the storage option {FOLLOW_LINKS}=true to follow it"
 
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 _FOLDER_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -86,7 +84,7 @@ def _stat_followed(path: str, key: str) -> os.stat_result:
 
 def _not_there(path: str, key: str, error: FileNotFoundError) -> OSError:
     """Return the error for a missing file; a link that leads nowhere exists, so its object was not deleted."""
-    return StoreError("a link that leads nowhere", key=key) if os.path.islink(path) else error  # noqa: PTH114  (a text)
+    return StoreError("a symbolic link without a target", key=key) if os.path.islink(path) else error  # noqa: PTH114  (a text)
 
 
 def _open_beneath(root: str, key: str) -> int:

@@ -163,7 +163,9 @@ class LocalStore:
             if _is_folder(entry):
                 return ObjectStat(f"{key}/", 0, 0, "")
             # A dangling or forbidden link, or a file deleted since: list it, and let a read raise.
-            return ObjectStat(key, 0, 0, "gone", "a link that cannot be followed" if entry.is_symlink() else "")
+            return ObjectStat(
+                key, 0, 0, "gone", "a symbolic link that cannot be followed" if entry.is_symlink() else ""
+            )
         if not (is_link or S_ISREG(stat.st_mode)):
             # Folders, and pipes, sockets and devices, which must not be opened.
             return ObjectStat(f"{key}/", 0, 0, "")

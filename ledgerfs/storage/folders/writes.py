@@ -58,7 +58,7 @@ class LocalWrites:
             Path(self._root).mkdir(exist_ok=True)
         except FileNotFoundError as error:
             raise BucketNotFoundError(
-                "the folder cannot be made: its parent folder does not exist", key=self._root
+                "the folder cannot be created: its parent folder does not exist", key=self._root
             ) from error
         except OSError as error:
             raise translate(error, self._root) from error
@@ -83,7 +83,7 @@ class LocalWrites:
 
     def set_metadata(self, stat: ObjectStat, metadata: Mapping[str, str]) -> None:  # noqa: ARG002
         """Refuse: files have no user metadata."""
-        raise UnsupportedWriteError("a folder keeps no user metadata", key=stat.key)
+        raise UnsupportedWriteError("files in a folder have no user metadata", key=stat.key)
 
     def unfinished_uploads(self) -> Iterator[UnfinishedUpload]:
         """Yield the parts of unfinished files, of running and of dead writers."""
@@ -161,7 +161,7 @@ class LocalUpload:
             with Sent(Asked("PUT", self._key, 0, self._sent), self._traffic):
                 return self._link()
         except FileExistsError as error:
-            raise ObjectExistsError("the file exists already; it is not overwritten", key=self._key) from error
+            raise ObjectExistsError("the file already exists and is not overwritten", key=self._key) from error
         except OSError as error:
             raise translate(error, self._key) from error
 
@@ -171,7 +171,7 @@ class LocalUpload:
         try:
             self._part.unlink(missing_ok=True)
         except OSError as error:
-            _log.warning("%s stays, until `ledgerfs repair` removes it: %s", self._part, error)
+            _log.warning("%s is left; `ledgerfs repair` removes it: %s", self._part, error)
 
     def _created(self) -> int:
         """Create the part and the folders of its key; return a descriptor. Does not follow links."""

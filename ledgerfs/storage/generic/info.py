@@ -21,7 +21,9 @@ def stat_of_info(info: Mapping[str, Any]) -> ObjectStat:
     time = f"{modified:.6f}/{size}" if modified else ""
     version = next((str(info[name]).strip('"') for name in _VERSION_KEYS if info.get(name)), time)
     is_link = info.get("type") == "link" or (info.get("islink") and info.get("type") != "file")
-    return ObjectStat(key, size, int(modified * 1000), version, "a link, which is not followed" if is_link else "")
+    return ObjectStat(
+        key, size, int(modified * 1000), version, "a symbolic link, which is not followed" if is_link else ""
+    )
 
 
 def seconds_of(moment: Any) -> float:  # noqa: ANN401  (each filesystem has its own type)

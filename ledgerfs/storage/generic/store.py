@@ -145,7 +145,7 @@ class FsspecStore:
         single = self._info(str(info["name"]), info["name"])
         if single.get("size") is None:
             raise StoreError(
-                "this store does not tell the sizes of objects, which reading needs", key=str(info["name"])
+                "this store does not report the sizes of objects, which ledgerfs needs", key=str(info["name"])
             )
         return stat_of_info({**info, **single, "name": info["name"]})
 

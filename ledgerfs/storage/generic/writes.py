@@ -94,7 +94,7 @@ class FsspecWrites:
 
     def end_unfinished(self, upload: UnfinishedUpload) -> None:
         """Refuse: fsspec does not list unfinished uploads."""
-        raise UnsupportedWriteError("unfinished uploads of this store are unknown", key=upload.key)
+        raise UnsupportedWriteError("ledgerfs cannot abort unfinished uploads in this store", key=upload.key)
 
 
 class FsspecUpload:
@@ -174,7 +174,7 @@ class FsspecUpload:
         except Exception as error:
             raise translate(error, self._key) from error
         if stat.size != self._sent:
-            reason = f"the store has {stat.size} bytes where {self._sent} were written"
+            reason = f"the store has {stat.size} bytes, but {self._sent} were written"
             raise StoreError(reason, key=self._key)
         self._file = None
         return stat
@@ -197,7 +197,7 @@ class FsspecUpload:
         except FileNotFoundError:
             return
         except Exception as error:  # noqa: BLE001  (filesystems may raise any error)
-            _log.warning("%s: half of it may stay: %s", self._key, translate(error, self._key))
+            _log.warning("%s may be left incomplete: %s", self._key, translate(error, self._key))
 
     def _has_index(self) -> bool:
         """Return whether another writer has added the index of this data object meanwhile."""
@@ -209,7 +209,7 @@ class FsspecUpload:
             self._head()
         except ObjectNotFoundError:
             return
-        raise ObjectExistsError("the object exists already; it is not overwritten", key=self._key)
+        raise ObjectExistsError("the object already exists and is not overwritten", key=self._key)
 
     def _head(self) -> ObjectHead:
         self._fs.invalidate_cache(self._path.rpartition("/")[0])

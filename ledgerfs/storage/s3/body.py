@@ -96,7 +96,7 @@ class StoredChecksum:
     def _same_again(self, answer: Mapping[str, Any]) -> LedgerfsError:
         request = self._request
         if answer.get("ContentRange", "").strip() in {"", f"bytes 0-{request.end - 1}/{request.end}"}:
-            reason = "the store's own checksum of it does not fit its bytes, twice in the same way: they were damaged in the store"
+            reason = "two reads of the object do not match the store's own checksum: it was damaged in the store"
             return CorruptObjectError(reason, key=request.key, offset=request.start)
-        reason = "the checksum that the store sends with a part of it does not fit the part, twice in the same way"
+        reason = "two reads of a part of the object do not match the checksum that the store sent"
         return StoreError(reason, key=request.key, offset=request.start)

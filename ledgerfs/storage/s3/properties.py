@@ -88,7 +88,7 @@ def _require_copyable(key: str, head: Mapping[str, Any]) -> None:
         reason = f"its header Expires is not a time: {head['ExpiresString']!r}"
     if reason is not None:
         raise UnsupportedWriteError(
-            f"user metadata cannot be changed without a loss: {reason}; copy the object with it", key=key
+            f"user metadata cannot be changed without a loss: {reason}; copy the object with new user metadata", key=key
         )
 
 

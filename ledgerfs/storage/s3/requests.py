@@ -45,7 +45,7 @@ def require_absent(store: "S3Store", key: str) -> None:
 
 def exists(key: str) -> ObjectExistsError:
     """Return the error for an object that already exists."""
-    return ObjectExistsError("the object exists already; it is not overwritten", key=key)
+    return ObjectExistsError("the object already exists and is not overwritten", key=key)
 
 
 def etag_of_parts(etags: list[str]) -> str | None:

@@ -149,7 +149,7 @@ class S3Upload:
         except ObjectNotFoundError:
             return
         except LedgerfsError as error:
-            _log.warning("an unfinished upload stays in the store, until `ledgerfs repair` ends it: %s", error)
+            _log.warning("an unfinished upload is left in the store; `ledgerfs repair` removes it: %s", error)
 
     def _complete(self, etags: list[str]) -> str | None:
         """Send the request that completes the upload; return the version of the object."""
@@ -162,7 +162,7 @@ class S3Upload:
         return answer.get("ETag")
 
     def _ended_elsewhere(self) -> StoreError:
-        return StoreError("the store does not know this upload any more: somebody has ended it", key=self._key)
+        return StoreError("the store no longer has this upload: another client completed or aborted it", key=self._key)
 
     def _begin(self) -> str:
         asked = Asked("POST", self._key)
@@ -219,7 +219,7 @@ class S3Upload:
             return stat
         if failure is not None:
             raise failure
-        reason = f"the store has {stat.size} bytes, called {stat.version}, where {self._size} were sent in {len(etags)} parts"
+        reason = f"the store has {stat.size} bytes with version {stat.version}, but {self._size} bytes were sent in {len(etags)} parts"
         if _is_named(stat, made):
             self._remove()
         raise StoreError(reason, key=self._key)
@@ -228,7 +228,7 @@ class S3Upload:
         try:
             self._store.request(Asked("DELETE", self._key), "delete_object", Key=self._key)
         except LedgerfsError as error:
-            _log.warning("%s stays without an index, until `ledgerfs repair` removes it: %s", self._key, error)
+            _log.warning("%s is left without an index; `ledgerfs repair` removes it: %s", self._key, error)
 
     def _is_ours(self, stat: ObjectStat, failure: LedgerfsError | None, made: str | None) -> bool:
         """Return whether this upload created an object without a digest as ETag, by its version or number of parts."""

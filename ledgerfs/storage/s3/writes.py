@@ -60,7 +60,7 @@ class S3Writes:
         except LedgerfsError as error:
             raise uncertain(key, error) from error
         if stat.size != len(data):
-            raise uncertain(key, StoreError(f"the store has {stat.size} bytes where {len(data)} were put", key=key))
+            raise uncertain(key, StoreError(f"the store has {stat.size} bytes, but {len(data)} were written", key=key))
         return stat
 
     def _create(self, data: bytes, asked: Asked, arguments: dict[str, Any]) -> None:
@@ -98,7 +98,7 @@ class S3Writes:
                 told["TaggingDirective"] = "REPLACE"
             self._store.request(Asked("PUT", stat.key), "copy_object", Key=stat.key, **told)
         if lost := kept.missing_in(read_properties(self._store, stat.key, "")):
-            reason = f"its user metadata is changed, but the store did not keep its {', '.join(lost)}"
+            reason = f"its user metadata was changed, but the store did not keep its {', '.join(lost)}"
             raise StoreError(reason, key=stat.key)
 
     def unfinished_uploads(self) -> Iterator[UnfinishedUpload]:

@@ -48,6 +48,6 @@ def _render(ledger: LedgerReader, sink: BinaryIO) -> bool:
     for batch in ledger.batches(ledger.first_entry, ledger.last_entry):
         size += sink.write(batch.records())
     if ledger.length >= 0 and size != ledger.records_size:
-        reason = f"its entries make {size} bytes of records, its metadata says {ledger.records_size}"
+        reason = f"its entries need {size} bytes of records, but its metadata has {ledger.records_size}"
         raise CorruptLedgerError(reason, key=ledger.ref.key)
     return True

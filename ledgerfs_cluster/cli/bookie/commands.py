@@ -70,7 +70,9 @@ def space(context: click.Context, disks: tuple[str, ...], *, minor: float, major
     from ledgerfs_cluster.disks.log_space import space_reports
 
     if major and minor >= major:
-        raise click.BadParameter("the minor threshold has to be below the major one, or no bookie starts", ctx=context)
+        raise click.BadParameter(
+            "--minor must be below --major: a bookie does not start with such thresholds", ctx=context
+        )
     index, known = _read(context, disks)
     live = set(index.ledger_ids().tolist())
     if known is not None:
@@ -82,7 +84,7 @@ def space(context: click.Context, disks: tuple[str, ...], *, minor: float, major
         for directory in directories:
             _show(directory)
     if known is None:
-        say("without --metadata no ledger is known to be dead")
+        say("dead ledgers are unknown; pass --metadata pulsar+zk://host:port, or a dump of the cluster")
 
 
 def _show(directory: dict[str, Any]) -> None:
@@ -104,6 +106,7 @@ def _show(directory: dict[str, Any]) -> None:
     show(owners)
     deleted, minor, major = (directory["frees"][fate] for fate in ("deleted", "minor", "major"))
     click.echo(
-        f"the next run frees {human_size(deleted)}, a minor compaction {human_size(minor)}, a major one {human_size(minor + major)}"
+        f"the next garbage collection frees {human_size(deleted)}, a minor compaction {human_size(minor)}, "
+        f"a major compaction {human_size(minor + major)}"
     )
     click.echo()

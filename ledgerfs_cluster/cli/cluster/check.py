@@ -135,17 +135,19 @@ def _say_result(source: str, done: "Check") -> None:
     freed = sum(max(0, one.size) for one in done.findings if not one.kind.is_loss)
     lost = f"{loss:,} findings of loss" if loss else "no loss" if done.is_complete else "no loss found"
     if not done.is_complete:
-        lost += ", but not everything could be judged"
+        lost += ", but some parts could not be checked"
     rest = len(done.findings) - loss
     ledgers, topics = f"{done.survey.ledgers.size:,} ledgers", f"{len(done.survey.topics):,} topics"
-    say(f"{source}: {lost}; {rest:,} remarks, {human_size(freed)} may be freed; {ledgers} of {topics} were looked at")
+    say(
+        f"{source}: {lost}; {rest:,} other findings, {human_size(freed)} can be freed; {ledgers} of {topics} were checked"
+    )
     if any(one.kind.is_orphan_of_bookkeeper for one in done.findings):
         for line in done.signs:
             say(
-                f"CAUTION: other Pulsar clusters may have their ledgers on this BookKeeper, which look like orphans: {line}"
+                f"CAUTION: other Pulsar clusters may store ledgers in this BookKeeper, which look like orphans here: {line}"
             )
     for line in (*done.unjudged, *done.left_out):
-        say(f"not judged: {line}")
+        say(f"not checked: {line}")
 
 
 def _as_json(done: "Check", rules: "Rules") -> dict[str, Any]:
@@ -199,5 +201,7 @@ def _name_in(url: str) -> str:
     name, _, path = rest.partition("/")
     if path:
         # Ledgers beside this folder would seem to be lost.
-        raise click.BadParameter(f"{url!r} is a part of a bucket; offloads are at its top: {scheme}://{name}")
+        raise click.BadParameter(
+            f"{url!r} is a folder in a bucket, but brokers offload to the top of the bucket: use {scheme}://{name}"
+        )
     return name

@@ -86,7 +86,9 @@ def cursors(
     found.sort(key=lambda one: (-one.held_size, -one.backlog_size))
     right = ("backlog", "bytes", "holds back")
     print_rows(found, _COLUMNS, right, as_json=as_json, json_of=_as_json)
-    say(f"{source}: {holding:,} of {seen:,} subscriptions hold back what retention lets go; {len(found):,} are shown")
+    say(
+        f"{source}: {holding:,} of {seen:,} subscriptions keep ledgers that retention would delete; {len(found):,} are shown"
+    )
     say_not_known(context, survey, len(own_policies))
 
 

@@ -18,7 +18,7 @@ from ledgerfs_cluster.cli.end_signals import at_end_signals
 
 @command()
 @click.argument("url", metavar="URL")
-@click.argument("file", metavar="[FILE]", required=False, type=LocalPath("--to takes the URL of a bucket"))
+@click.argument("file", metavar="[FILE]", required=False, type=LocalPath("use --to for the URL of a bucket"))
 @click.option(
     "--to",
     "bucket",
@@ -64,7 +64,7 @@ def dump(
       ledgerfs cluster dump pulsar+zk://zk1:2181 --to s3://tier --keep 48
     """
     if (file is None) == (bucket is None):
-        raise click.UsageError("either FILE or --to BUCKET is where the dump goes")
+        raise click.UsageError("pass FILE or --to BUCKET as the place of the dump, but not both")
     # These import numpy, fsspec and kazoo, which --help does not need.
     from ledgerfs_cluster.snapshot.kept_dumps import add_dump, dumps_folder, dumps_store, remove_old_dumps
     from ledgerfs_cluster.snapshot.surveying import dump_cluster
@@ -90,10 +90,10 @@ def dump(
         name, size = f"{store.url}/{kept.key}", kept.stat.size
         told = {"bucket": store.url, "key": kept.key, "cluster": kept.cluster, "taken": iso_time(kept.taken_ms)}
         told |= {"removed": [one.key for one in removed]}
-        pruned = f"; {len(removed):,} older ones removed" if removed else ""
+        pruned = f"; {len(removed):,} older dumps removed" if removed else ""
     if as_json:
         print_json({**told, "bytes": size, "nodes": done.nodes, "not_known": len(done.troubles)})
-    say_some("not known: {}", done.troubles)
+    say_some("unknown: {}", done.troubles)
     say(f"{name}: {done.nodes:,} nodes, {human_size(size)}{pruned}")
 
 

@@ -82,7 +82,7 @@ def cluster_at(
     """
     if not url.startswith(SCHEME):
         raise click.BadParameter(
-            f"{url!r} is not the URL of a cluster: {SCHEME}host:port,host:port[/chroot]", param_hint=argument
+            f"{url!r} is not the URL of a cluster; expected {SCHEME}host:port,host:port[/chroot]", param_hint=argument
         )
     # These import fsspec and kazoo, which --help does not need.
     from ledgerfs.errors import InvalidOptionError
@@ -137,7 +137,7 @@ def wanted_topics(survey: "Survey", topics: "Iterable[str]") -> frozenset[str]:
         name = managed_ledger_of(topic)
         of_topic = {one for one in survey.topics if name in {one, split_partition(one)[0]}}
         if not of_topic:
-            raise NotFoundError("the cluster has no topic of this name", key=topic)
+            raise NotFoundError("the cluster has no topic with this name", key=topic)
         found |= of_topic
     return frozenset(found)
 
@@ -146,11 +146,11 @@ def say_not_known(context: click.Context, survey: "Survey", own_policies: int) -
     """Print to standard error what was not read or could not be read; exit with code 1 if nodes are damaged."""
     if own_policies:
         say(
-            f"{own_policies:,} topics are in namespaces whose policies of single topics (__change_events) could not be read: "
-            "such topics may have others than shown"
+            f"{own_policies:,} topics may have other retention than shown: their topic policies (__change_events of the "
+            "namespace) could not be read"
         )
-    say_some("not known: {}", survey.troubles)
-    say_some("{}; left out", [f"{node.path}: {node.reason}" for node in survey.damaged])
+    say_some("unknown: {}", survey.troubles)
+    say_some("{}; skipped", [f"{node.path}: {node.reason}" for node in survey.damaged])
     if survey.damaged:
         context.exit(1)
 

@@ -103,7 +103,7 @@ def plan(
     _say_result(policy, found, show_all=show_all)
     unread = {**journal.unreadable, **({} if orphans is None else orphans.unlisted)}
     for path, why in unread.items():
-        say(f"{path}: {why}; left out")
+        say(f"{path}: {why}; skipped")
     say_not_known(context, survey, 0)
     if unread:
         context.exit(1)
@@ -172,22 +172,22 @@ def _say_result(policy: Policy, found: "Plan", *, show_all: bool) -> None:
         some = [one for one in found.actions if one.kind is kind]
         ledgers, size = sum(len(one.ledger_ids) for one in some), human_size(sum(one.size for one in some))
         told.append(f"{kind.value}: {len(some):,} for {ledgers:,} ledgers, {size}")
-    say(f"{policy.source}: {'; '.join(told) or 'nothing is to be done'}")
+    say(f"{policy.source}: {'; '.join(told) or 'no work is due'}")
     if found.waiting:
         by_kind = Counter(one.action for one in found.waiting)
         times = [one.due_ms for one in found.waiting if one.due_ms is not None]
-        first = f"; the first in {span(max(0, min(times) - found.now_ms))}" if times else ""
-        say(f"waits: {_counted(by_kind)}{first}")
+        first = f"; the first is due in {span(max(0, min(times) - found.now_ms))}" if times else ""
+        say(f"waiting: {_counted(by_kind)}{first}")
     if found.refused:
         say(f"refused: {_counted(Counter(one.code for one in found.refused))}")
     for one in found.refused:
         if one.code == "no-topic":
             say(f"{one.subject}: {one.message}")
     if (found.waiting or found.refused) and not show_all:
-        say("--all shows what waits and what is refused, each with why")
+        say("--all lists all waiting and refused work, with reasons")
     if policy.is_dump:
         say(
-            "a dump shows one moment, and has nothing of work that began: plan for the cluster itself before anything is done"
+            "this plan is from a dump, which is a snapshot and has no journal of started work: plan with the live cluster before you run"
         )
 
 

@@ -87,11 +87,11 @@ def _opened(path: Path | None, cluster: str | None, admin: str | None, access: d
     from ledgerfs_cluster.lifecycle.policy.policy_file import PolicyFile, Via, read_policy_file
 
     if path is None and cluster is None:
-        raise click.UsageError("it is not known of which cluster: POLICY, a file that names it, or --cluster is needed")
+        raise click.UsageError("the cluster is missing: pass a POLICY file that contains it, or --cluster")
     file = PolicyFile(Path(), via=Via.BROKER) if path is None else read_policy_file(path)
     file = replace(file, cluster=cluster or _beside(file), admin=admin or file.admin)
     if file.cluster is None:
-        raise click.UsageError(f"{path} names no cluster, and neither does --cluster")
+        raise click.UsageError(f"{path} does not contain a cluster: add the key cluster to the file, or pass --cluster")
     token_file = access["token_file"] or (file.token_file if admin is None else None)
     brokers = None if file.admin is None else admin_requests(file.admin, **{**access, "token_file": token_file})
     return Policy(file, file.cluster, brokers, partial(_opened_again, path, cluster, admin, access))
@@ -108,7 +108,7 @@ def _opened_again(path: Path | None, cluster: str | None, admin: str | None, acc
     except click.UsageError as error:
         raise InvalidOptionError(error.format_message(), key=str(path)) from error
     if found.is_dump:
-        raise InvalidOptionError("a dump cannot be changed: name the cluster", key=str(path))
+        raise InvalidOptionError("a dump is read-only: set the cluster to pulsar+zk://host:port", key=str(path))
     return found
 
 

@@ -61,7 +61,7 @@ def run(
       ledgerfs lifecycle run policy.toml --admin http://broker:8080 --token-file token.txt --yes
     """
     if policy.is_dump:
-        raise click.UsageError("a dump cannot be changed: name the cluster, pulsar+zk://host:port")
+        raise click.UsageError("a dump is read-only: pass the live cluster, --cluster pulsar+zk://host:port")
     if not yes:
         _ask(policy)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
@@ -92,7 +92,7 @@ def _serve(
         cluster.nodes.close()
     if once and service.refused:
         counts = ", ".join(f"{number:,} {code}" for code, number in service.refused.items())
-        say(f"must not be done: {counts}; `ledgerfs lifecycle plan --all` tells why")
+        say(f"refused: {counts}; `ledgerfs lifecycle plan --all` lists the reasons")
     troubles = service.events.troubles()
     if service.has_given_up or (once and troubles):
         for one in troubles:
@@ -101,7 +101,7 @@ def _serve(
             context.exit(1)
     if not isinstance(service.reopened, Policy):
         return None
-    say(f"{policy.file.path} was edited: the service goes on by the new policy")
+    say(f"{policy.file.path} was edited: the service now uses the new policy")
     return service.reopened
 
 
@@ -117,10 +117,10 @@ def _at_signals(end: "Callable[[], object]", *, once: bool) -> "Iterator[None]":
 def _ask(policy: Policy) -> None:
     if not sys.stdin.isatty():
         raise click.UsageError(
-            "--yes is needed where nobody can answer; `ledgerfs lifecycle plan` shows what would be done"
+            "there is no terminal to confirm: pass --yes; `ledgerfs lifecycle plan` shows the work first"
         )
     click.confirm(
-        f"Offload and trim ledgers of {policy.source} as {policy.file.path} wants (`ledgerfs lifecycle plan` shows which)?",
+        f"Offload and trim ledgers of {policy.source} by {policy.file.path} (`ledgerfs lifecycle plan` lists them)?",
         abort=True,
         err=True,
     )
@@ -130,4 +130,4 @@ def _stop(service: "Service") -> None:
     service.stop()
     # The signal may arrive while another message is being printed.
     with suppress(RuntimeError):
-        say("ending: what is copied is completed, and nothing is begun any more")
+        say("stopping: offloads that are already copied will be completed, no other work starts")

@@ -75,9 +75,9 @@ def status(
         if told is not None:
             _show_status(told)
         elif not damaged:
-            say("no service has made a pass yet")
+            say("no service has completed a pass yet")
     for path, why in unreadable.items():
-        say(f"{path}: {why}; left out")
+        say(f"{path}: {why}; skipped")
     if prometheus is not None and told is not None:
         from ledgerfs_cluster.lifecycle.service.status import gauges_of, write_gauges_file
 
@@ -117,23 +117,23 @@ def _show(holder: "LockHolder | None", journal: "Journal") -> None:
             )
         show(shown)
     if holder is None:
-        say("no service has the lock: nothing is done now")
+        say("no service holds the lock: no lifecycle service is running")
     else:
         say(
-            f"the lock is held since {iso_time(holder.since_ms)} by {printable(holder.holder.decode('utf-8', 'replace'))}"
+            f"the lock has been held since {iso_time(holder.since_ms)} by {printable(holder.holder.decode('utf-8', 'replace'))}"
         )
 
 
 def _show_status(told: "Status") -> None:
     if told.failed_passes:
         last = f"since {iso_time(told.passed_ms)}" if told.passed_ms else "yet"
-        say(f"no pass has ended as a whole {last}: {told.failed_passes:,} ended early; what it was is the last trouble")
+        say(f"no pass has been completed {last}: {told.failed_passes:,} failed; the last error below has the reason")
     if told.passes:
         say(
-            f"pass {told.passes:,} ended {iso_time(told.passed_ms)}: {told.backlog_ledgers:,} ledgers of {human_size(told.backlog_bytes)} "
-            "are to be offloaded"
+            f"pass {told.passes:,} ended at {iso_time(told.passed_ms)}: {told.backlog_ledgers:,} ledgers "
+            f"({human_size(told.backlog_bytes)}) are due to be offloaded"
         )
-    for what, counts in (("done", told.done), ("waits", told.waiting), ("refused", told.refused)):
+    for what, counts in (("done", told.done), ("waiting", told.waiting), ("refused", told.refused)):
         if counts:
             say(f"{what}: {', '.join(f'{count:,} {printable(name)}' for name, count in counts.items())}")
     for trouble in told.troubles[-10:]:

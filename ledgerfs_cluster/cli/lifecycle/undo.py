@@ -45,8 +45,8 @@ def undo(
             for name in records:
                 record = take_back(lock, name)
                 if record is None:
-                    say(f"{name} could not be read, and is dropped; nothing was deleted")
+                    say(f"{name} was damaged and is removed from the journal; no ledger was deleted")
                 else:
-                    say(f"{name} is taken back: {record.reason}")
+                    say(f"{name} is removed, so it will not be deleted: {record.reason}")
     finally:
         cluster.nodes.close()

@@ -56,7 +56,7 @@ def plan(
     from ledgerfs_cluster.recovery.recovery import plan as plan_of
 
     if (options["into"] is None) != (options["admin"] is None):
-        raise click.UsageError("--into and --admin are the same cluster's: name both, or none")
+        raise click.UsageError("--into and --admin belong together: pass both (of the same cluster), or neither")
     cluster = None if options["into"] is None else into_cluster(context, options)
     what = lost_of(context, bucket, options, cluster)
     target = None
@@ -122,10 +122,10 @@ def run(
 def _ask(bucket: "Bucket", into: str) -> None:
     if not sys.stdin.isatty():
         raise click.UsageError(
-            "--yes is needed where nobody can answer; `ledgerfs recover plan` shows what would be done"
+            "there is no terminal to confirm: pass --yes; `ledgerfs recover plan` shows the work first"
         )
     click.confirm(
-        f"Restore topics of {bucket.store.url} into {into} (`ledgerfs recover plan` shows which)?", abort=True, err=True
+        f"Restore topics of {bucket.store.url} into {into} (`ledgerfs recover plan` lists them)?", abort=True, err=True
     )
 
 
@@ -173,7 +173,7 @@ def _print_report(context: click.Context, report: "Report", *, as_json: bool) ->
         _show(report)
     wrong = [one for one in report.topics if not one.is_well]
     if wrong:
-        say(f"{len(wrong):,} of {len(report.topics):,} topics are not as they should be")
+        say(f"{len(wrong):,} of {len(report.topics):,} topics have problems; each has a reason in the report")
         context.exit(1)
 
 
@@ -199,6 +199,6 @@ def _show(report: "Report") -> None:
     for remark in report.remarks:
         say(remark)
     if report.by_hand:
-        say("left to be set by hand, once all is checked:")
+        say("set these policies by hand, after you have checked the topics:")
         for setting in report.by_hand:
             say(f"  {setting}")

@@ -100,7 +100,7 @@ def lost_of(
     from ledgerfs_cluster.snapshot.kept_dumps import read_dump_at, read_kept_dump
 
     if options["dump"] is not None and options["no_dump"]:
-        raise click.UsageError("--dump and --no-dump contradict each other")
+        raise click.UsageError("--dump and --no-dump exclude each other: pass only one of them")
     wanted = wanted_of(options["topics"], options["template"])
     if options["dump"] is not None:
         place = storage_options_of(context)
@@ -109,7 +109,7 @@ def lost_of(
     if kept is None:
         return Lost(bucket, wanted)
     name = f"{bucket.store.url}/{kept.key}"
-    say(f"with the dump {name}")
+    say(f"using the dump {name}")
     return Lost(bucket, wanted, read_dumped(lambda: read_kept_dump(bucket.raw_store, kept)), name)
 
 
@@ -160,12 +160,14 @@ def _newest_kept(bucket: "Bucket", cluster: "LivingCluster | None") -> "KeptDump
     own = dumps_folder(cluster) if cluster is not None and found else None
     kept = [one for one in found if one.cluster != own]
     if found and not kept:
-        reason = "all dumps in the bucket are of the new cluster itself; name one (--dump), or --no-dump"
+        reason = (
+            "all dumps in the bucket are of the new cluster; pass a dump of the lost cluster (--dump), or --no-dump"
+        )
         raise InvalidOptionError(reason, key=found[-1].key)
     clusters = sorted({one.cluster for one in kept})
     if len(clusters) > 1:
         last = "; ".join(next(one.key for one in reversed(kept) if one.cluster == cluster) for cluster in clusters)
-        reason = f"dumps of several clusters are kept here; name one with --dump {bucket.store.url}/…: {last}"
+        reason = f"the bucket has dumps of several clusters; choose one with --dump {bucket.store.url}/…: {last}"
         raise InvalidOptionError(reason, key=bucket.store.url)
     return kept[-1] if kept else None
 
@@ -179,7 +181,7 @@ def wanted_of(topics: Sequence[str], template: str = "") -> "Wanted":
         try:
             patterns.append(re.compile(text.removeprefix("persistent://")))
         except re.error as error:
-            raise click.BadParameter(f"{text!r} is no regular expression: {error}", param_hint="--topics") from error
+            raise click.BadParameter(f"{text!r} is not a regular expression: {error}", param_hint="--topics") from error
     return Wanted(tuple(patterns), template)
 
 
@@ -195,7 +197,9 @@ def _driver_of(context: click.Context, bucket: "Bucket", options: dict[str, Any]
 
     url = bucket.store.url
     if folder_in_bucket(url):
-        raise InvalidOptionError("brokers' offloaders know buckets, and no folders in them", key=url)
+        raise InvalidOptionError(
+            "brokers can only read offloads at the top of a bucket, not in a folder: pass the bucket itself", key=url
+        )
     name = options["bucket_name"] or bucket_in(url)
     driver = options["driver"] or driver_for(url)
     endpoint = options["endpoint"] or str(storage_options_of(context).get("endpoint_url") or "")

@@ -39,17 +39,17 @@ def parse_cookie(data: bytes, *, key: str) -> Cookie:
     Raises `CorruptMetadataError` for anything else, for more than 64 KiB, and for a layout older than 4.
     """
     if len(data) > MOST_COOKIE_BYTES:
-        raise CorruptMetadataError(f"{len(data)} bytes are more than a cookie has", key=key)
+        raise CorruptMetadataError(f"the cookie is too large: more than {MOST_COOKIE_BYTES} bytes", key=key)
     first, _, fields = data.partition(b"\n")
     layout = _LAYOUT.fullmatch(first)
     if not layout or int(layout[1]) < _OLDEST_LAYOUT:
-        raise CorruptMetadataError(f"a cookie of layout {first[:40]!r} is not known", key=key, offset=0)
+        raise CorruptMetadataError(f"the cookie has an unknown layout version {first[:40]!r}", key=key, offset=0)
     try:
         text = text_format.Parse(fields, CookieText(), allow_unknown_field=True)
         bookie_id, instance_id = text.bookieHost.decode(), text.instanceId.decode()
     except (text_format.ParseError, ValueError) as error:
-        reason = f"a cookie that is not Protobuf's text: {str(error)[:100]}"
+        reason = f"the cookie is not valid Protobuf text: {str(error)[:100]}"
         raise CorruptMetadataError(reason, key=key, offset=len(first) + 1) from error
     if not bookie_id.isprintable() or not bookie_id or " " in bookie_id or "/" in bookie_id:
-        raise CorruptMetadataError(f"a cookie of a bookie {bookie_id[:40]!r}", key=key)
+        raise CorruptMetadataError(f"the cookie has an invalid bookie id {bookie_id[:40]!r}", key=key)
     return Cookie(bookie_id, instance_id or None)

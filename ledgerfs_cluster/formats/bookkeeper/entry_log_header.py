@@ -78,14 +78,18 @@ def parse_log_header(data: memoryview, *, key: str) -> EntryLogHeader:
     Raises `CorruptLogError` for bytes that are not an entry log's, or of an unknown version.
     """
     if len(data) < LOG_HEADER_BYTES:
-        raise CorruptLogError(f"{len(data)} bytes are shorter than the header of an entry log", key=key, offset=0)
+        raise CorruptLogError(
+            f"the file has only {len(data)} bytes, less than the header of an entry log", key=key, offset=0
+        )
     magic, version, map_at, ledgers = _HEADER.unpack_from(data)
     if magic != _MAGIC:
-        raise CorruptLogError(f"it begins with {magic!r}, an entry log with {_MAGIC!r}", key=key, offset=0)
+        raise CorruptLogError(f"not an entry log: it begins with {magic!r} instead of {_MAGIC!r}", key=key, offset=0)
     if version not in _VERSIONS:
-        raise CorruptLogError(f"an entry log of version {version} is not known", key=key, offset=4)
+        raise CorruptLogError(f"the entry log has an unknown version {version}", key=key, offset=4)
     if not (map_at == ledgers == 0 or (map_at >= LOG_HEADER_BYTES and ledgers >= 0)):
-        raise CorruptLogError(f"a ledgers map of {ledgers} ledgers at {map_at} is none", key=key, offset=8)
+        raise CorruptLogError(
+            f"the header has an invalid ledgers map: {ledgers} ledgers at byte {map_at}", key=key, offset=8
+        )
     return EntryLogHeader(version, map_at, ledgers)
 
 
@@ -98,22 +102,22 @@ def parse_ledgers_map(data: memoryview, header: EntryLogHeader, *, key: str) -> 
     at = found = 0
     while found < header.ledgers:
         if at + _PART_BYTES > len(data):
-            raise _broken(header, at, f"its map ends behind {found} of {header.ledgers} ledgers", key)
+            raise _broken(header, at, f"the ledgers map ends after {found} of {header.ledgers} ledgers", key)
         size, ledger_id, entry_id, count = _PART.unpack_from(data, at)
         is_map = (ledger_id, entry_id) == (_NO_ENTRY, _MAP) and 0 < count <= _MOST_IN_A_PART
         if not is_map or size != _PART_BYTES - 4 + count * _LEDGER_BYTES:
-            raise _broken(header, at, "what should be a part of its map is none", key)
+            raise _broken(header, at, "the ledgers map has an invalid part", key)
         end = at + 4 + size
         if end > len(data) or found + count > header.ledgers:
-            raise _broken(header, at, f"a part of its map has {count} ledgers, which is more than there are", key)
+            raise _broken(header, at, f"a part of the ledgers map has {count} ledgers, more than the log has", key)
         parts.append(np.frombuffer(data[at + _PART_BYTES : end], ">i8").astype(np.int64).reshape(count, 2))
         at, found = end, found + count
     table = np.concatenate(parts) if parts else np.zeros((0, 2), np.int64)
     if (table < 0).any():
-        raise _broken(header, 0, "its map has negative numbers", key)
+        raise _broken(header, 0, "the ledgers map has negative numbers", key)
     table = table[np.argsort(table[:, 0], kind="stable")]
     if (table[1:, 0] == table[:-1, 0]).any():
-        raise _broken(header, 0, "its map has a ledger twice", key)
+        raise _broken(header, 0, "the ledgers map contains a ledger twice", key)
     return LedgersMap(table[:, 0].copy(), table[:, 1].copy())
 
 
@@ -128,10 +132,14 @@ def parse_journal_header(data: memoryview, *, key: str) -> int:
     Pulsar.
     """
     if len(data) < _JOURNAL_HEADER.size:
-        raise CorruptLogError(f"{len(data)} bytes are shorter than the header of a journal", key=key, offset=0)
+        raise CorruptLogError(
+            f"the file has only {len(data)} bytes, less than the header of a journal", key=key, offset=0
+        )
     magic, version = _JOURNAL_HEADER.unpack_from(data)
     if magic != _JOURNAL_MAGIC:
-        raise CorruptLogError(f"it begins with {magic!r}, a journal with {_JOURNAL_MAGIC!r}", key=key, offset=0)
+        raise CorruptLogError(
+            f"not a journal: it begins with {magic!r} instead of {_JOURNAL_MAGIC!r}", key=key, offset=0
+        )
     if version not in _JOURNAL_VERSIONS:
-        raise CorruptLogError(f"a journal of version {version} is not known", key=key, offset=4)
+        raise CorruptLogError(f"the journal has an unknown version {version}", key=key, offset=4)
     return _PADDED_HEADER_BYTES if version >= _PADDED_SINCE else _JOURNAL_HEADER.size

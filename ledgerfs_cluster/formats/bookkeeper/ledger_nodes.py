@@ -114,7 +114,7 @@ class LedgerNode:
         """Return the ensemble that an entry was, or would be, written to; raises `EntryRangeError` for a negative one."""
         row = bisect_right(self.ensembles, entry, key=lambda one: one.first_entry)
         if not row:
-            raise EntryRangeError(f"no entry has the id {entry}", key=f"ledger {self.ledger_id}")
+            raise EntryRangeError(f"{entry} is not a valid entry id", key=f"ledger {self.ledger_id}")
         return self.ensembles[row - 1]
 
     def bookies_of(self, entry: int) -> tuple[str, ...]:
@@ -156,11 +156,13 @@ def parse_ledger_node(data: bytes, ledger_id: int, *, key: str) -> LedgerNode:
     """
     header = _HEADER.match(data)
     if header is None:
-        raise CorruptMetadataError("the node is no ledger's: it does not begin with a version", key=key, offset=0)
+        raise CorruptMetadataError(
+            "the node is not ledger metadata: it does not begin with a version", key=key, offset=0
+        )
     try:
         read = _VERSIONS.get(int(header[1]))
         if read is None:
-            raise ValueError(f"ledger metadata of version {int(header[1])}, which is not known")
+            raise ValueError(f"the ledger metadata has an unknown version {int(header[1])}")
         return _node_of(read(data[header.end() :]), ledger_id)
     except ValueError as error:
         raise CorruptMetadataError(str(error), key=key, offset=header.end()) from error
@@ -170,14 +172,14 @@ def _read_message(data: bytes) -> LedgerMetadataRecord:
     """Parse version 3; raises `ValueError`."""
     head = _VARINT.match(data)
     if head is None:
-        raise ValueError("ledger metadata ends before its message")
+        raise ValueError("the ledger metadata is cut off before its message")
     size = sum((byte & 0x7F) << (7 * i) for i, byte in enumerate(head[0]))
     if size != len(data) - head.end():
-        raise ValueError(f"ledger metadata claims {size} bytes, the node has {len(data) - head.end()}")
+        raise ValueError(f"the ledger metadata should have {size} bytes, but the node has {len(data) - head.end()}")
     try:
         return LedgerMetadataRecord.FromString(data[head.end() :])
     except DecodeError as error:
-        raise ValueError("ledger metadata is not a protobuf message") from error
+        raise ValueError("the ledger metadata is not a valid protobuf message") from error
 
 
 def _read_text(data: bytes) -> LedgerMetadataRecord:
@@ -185,7 +187,7 @@ def _read_text(data: bytes) -> LedgerMetadataRecord:
     try:
         text = text_format.Parse(data, LedgerText())
     except text_format.ParseError as error:
-        raise ValueError(f"ledger metadata is not Protobuf's text: {error}") from error
+        raise ValueError(f"the ledger metadata is not valid Protobuf text: {error}") from error
     return LedgerMetadataRecord.FromString(text.SerializeToString())
 
 
@@ -196,10 +198,10 @@ def _node_of(record: LedgerMetadataRecord, ledger_id: int) -> LedgerNode:
     """Return the node of a record; raises `ValueError` for an impossible ledger."""
     missing = [field for field in _REQUIRED if not record.HasField(field)]
     if missing:
-        raise ValueError(f"ledger metadata lacks its {missing[0]}")
+        raise ValueError(f"the ledger metadata lacks the field {missing[0]}")
     kind = record.digest_type if record.HasField("digest_type") else DigestType.CRC32
     if record.state not in _STATES or kind not in _DIGESTS:
-        raise ValueError(f"ledger metadata has state {record.state} and digest {kind}, which are not known")
+        raise ValueError(f"the ledger metadata has an unknown state {record.state} or digest {kind}")
     is_closed = record.state == LedgerState.CLOSED
     length, last_entry = _ends_of(record) if is_closed else (0, -1)
     return LedgerNode(
@@ -223,7 +225,7 @@ def _ends_of(record: LedgerMetadataRecord) -> tuple[int, int]:
     length, last_entry = record.length, record.last_entry if record.HasField("last_entry") else -1
     is_empty = last_entry == -1 and length == 0
     if not is_empty and (length < 0 or last_entry < 0 or records_size(length, last_entry) > _MAX_FILE_BYTES):
-        raise ValueError(f"ledger metadata claims length {length} and last entry {last_entry}, which no ledger has")
+        raise ValueError(f"the ledger metadata has length {length} and last entry {last_entry}, which is impossible")
     return length, last_entry
 
 
@@ -232,8 +234,8 @@ def _ack_quorum_of(record: LedgerMetadataRecord) -> int:
     ack_quorum = record.ack_quorum if record.HasField("ack_quorum") else record.write_quorum
     if not 1 <= ack_quorum <= record.write_quorum <= record.ensemble_size:
         raise ValueError(
-            f"ledger metadata claims {ack_quorum} acknowledgements of {record.write_quorum} writes "
-            f"to {record.ensemble_size} bookies"
+            f"the ledger metadata has impossible quorums: ack quorum {ack_quorum}, write quorum {record.write_quorum}, "
+            f"ensemble size {record.ensemble_size}"
         )
     return ack_quorum
 
@@ -244,7 +246,7 @@ def _ensembles_of(record: LedgerMetadataRecord) -> tuple[Ensemble, ...]:
     ensembles.sort(key=lambda one: one.first_entry)
     firsts = {one.first_entry for one in ensembles}
     if not ensembles or ensembles[0].first_entry != 0 or len(firsts) < len(ensembles):
-        raise ValueError("ledger metadata has no ensemble for its first entry, or several for one")
+        raise ValueError("the ledger metadata has no ensemble for entry 0, or several ensembles from the same entry on")
     wrong = [one for one in ensembles if len(one.bookies) != record.ensemble_size]
     if wrong:
         raise ValueError(

@@ -34,14 +34,14 @@ def require_layout(data: bytes, *, key: str) -> None:
     # "2", and the class of a factory with its version (docs/formats/bookkeeper.md).
     factory = data.decode("utf-8", "replace").strip().rpartition("\n")[2].partition(":")[0].rpartition(".")[2]
     if factory not in _KNOWN_LAYOUTS:
-        reason = f"BookKeeper keeps its ledgers in a layout that ledgerfs does not know ({printable(factory[:100]) or 'empty'})"
+        reason = f"BookKeeper's ledger metadata has a layout that ledgerfs does not support: {printable(factory[:100]) or 'empty'}"
         raise UnsupportedFormatError(reason, key=key)
 
 
 def ledger_path(ledger_id: int, root: str = _ROOT) -> str:
     """Return the path of a ledger's node below ``root``; raises `InvalidNameError` for a number that is not a ledger's id."""
     if not 0 <= ledger_id < _END:
-        raise InvalidNameError("no ledger has this id", key=str(ledger_id))
+        raise InvalidNameError("not a valid ledger id", key=str(ledger_id))
     if ledger_id < _LONG_FROM:
         digits = f"{ledger_id:010d}"
         return f"{root}/{digits[:2]}/{digits[2:6]}/L{digits[6:]}"

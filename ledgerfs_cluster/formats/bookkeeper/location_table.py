@@ -114,16 +114,16 @@ def build_location_table(table: LocationTable) -> bytes:
 def parse_location_table(data: memoryview, *, key: str) -> LocationTable:
     """Return the table in ``data``, as views of it; raises `CorruptObjectError` for other bytes, or another version."""
     if len(data) < _HEADER.size:
-        raise CorruptObjectError("it is too short for a table of locations", key=key, offset=0)
+        raise CorruptObjectError("the location table is too short", key=key, offset=0)
     magic, ledgers, entries, gaps, end = _HEADER.unpack_from(data)
     if magic != _MAGIC or len(data) != _HEADER.size + 8 * (2 * ledgers + 1 + entries + 2 * gaps) + 8 * entries:
-        raise CorruptObjectError("it is not a table of locations, or not complete", key=key, offset=0)
+        raise CorruptObjectError("not a location table, or an incomplete one", key=key, offset=0)
     wide = np.frombuffer(data, "<i8", 2 * ledgers + 1 + entries + 2 * gaps, _HEADER.size)
     narrow = np.frombuffer(data, "<u4", 2 * entries, _HEADER.size + wide.nbytes)
     ledger_ids, first_rows, entry_ids, gap_ends = np.split(wide, np.cumsum([ledgers, ledgers + 1, entries]))
     is_whole = first_rows[0] == 0 and first_rows[-1] == entries and bool((np.diff(first_rows) > 0).all())
     if not (is_whole and bool((np.diff(ledger_ids) > 0).all())):
-        raise CorruptObjectError("the ledgers of a table of locations are not in order", key=key, offset=_HEADER.size)
+        raise CorruptObjectError("the ledgers of the location table are not in order", key=key, offset=_HEADER.size)
     return LocationTable(
         ledger_ids, first_rows, entry_ids, narrow[:entries], narrow[entries:], gap_ends.reshape(-1, 2), end
     )

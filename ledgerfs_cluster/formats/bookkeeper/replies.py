@@ -102,7 +102,9 @@ def batch_entries(buffer: memoryview, start: int, size: int, *, key: str) -> tup
     data = _bytes_of(buffer, start, end)
     count, position = _count_listed(data, start, end)
     if position != end:
-        raise CorruptReplyError("an entry of a batch reaches out of the reply", key=key, offset=position)
+        raise CorruptReplyError(
+            "an entry of a batch reply extends beyond the end of the reply", key=key, offset=position
+        )
     rows = np.empty((2, count), np.int64)
     _fill_listed(data, start, rows)
     return rows[0], rows[1]
@@ -116,9 +118,9 @@ def _bytes_of(buffer: memoryview, start: int, end: int) -> "np.ndarray[tuple[int
 
 
 _FAULTS = {
-    1: "a reply of {value} bytes, which no bookie sends",
-    2: "header {value:#010x} is not one of a reply to a read, version 2",
-    3: "a reply to a batch of {value} bytes has no room for its request's id",
+    1: "the reply has an impossible size of {value} bytes",
+    2: "the header {value:#010x} is not that of a read reply of protocol version 2",
+    3: "a batch reply of {value} bytes is too short for its request id",
 }
 
 

@@ -26,7 +26,7 @@ def read_requests(ledger_id: int, entries: Int64) -> bytes:
     Raises `EntryRangeError` for ids that no entry has.
     """
     if entries.size and int(entries.min()) < NEWEST:
-        raise EntryRangeError(f"no entry has the id {int(entries.min())}", key=f"ledger {ledger_id}")
+        raise EntryRangeError(f"{int(entries.min())} is not a valid entry id", key=f"ledger {ledger_id}")
     requests = np.empty(entries.size, _SINGLE)
     requests["size"] = _SINGLE.itemsize - 4
     requests["header"] = _READ
@@ -43,6 +43,7 @@ def batch_request(ledger_id: int, first_entry: int, request_id: int, most_entrie
     """
     if first_entry < 0 or not 0 < most_entries < 2**31 or not 0 < most_bytes < 2**63:
         raise EntryRangeError(
-            f"{most_entries} entries of {most_bytes} bytes from entry {first_entry} on", key=f"ledger {ledger_id}"
+            f"invalid batch request: {most_entries} entries, {most_bytes} bytes, from entry {first_entry} on",
+            key=f"ledger {ledger_id}",
         )
     return _BATCH.pack(_BATCH.size - 4, _BATCH_READ, ledger_id, first_entry, request_id, most_entries, most_bytes)

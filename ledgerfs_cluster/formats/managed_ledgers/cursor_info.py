@@ -91,9 +91,9 @@ def parse_cursor_info(data: bytes, *, key: str) -> CursorInfo:
     try:
         record = CursorRecord.FromString(uncompressed(data, key=key))
     except DecodeError as error:
-        raise CorruptMetadataError("the node of a cursor is not a protobuf message", key=key) from error
+        raise CorruptMetadataError("the cursor node is not a valid protobuf message", key=key) from error
     if record.cursors_ledger < IN_THE_NODE:
-        raise CorruptMetadataError("a cursor that names no ledger of its own", key=key)
+        raise CorruptMetadataError("the cursor node has no valid cursor ledger id", key=key)
     has_position = record.HasField("ledger_id") or record.HasField("entry_id")
     return CursorInfo(
         record.cursors_ledger,
@@ -113,7 +113,7 @@ def parse_position_info(data: bytes, *, key: str) -> CursorInfo:
     try:
         record = CursorPositionRecord.FromString(uncompressed(data, key=key))
     except DecodeError as error:
-        raise CorruptMetadataError("the entry of a cursor is not a protobuf message", key=key) from error
+        raise CorruptMetadataError("the cursor ledger's entry is not a valid protobuf message", key=key) from error
     return CursorInfo(
         IN_THE_NODE,
         _mark_delete(record, key),
@@ -143,7 +143,7 @@ def build_cursor_info(cursor: CursorInfo) -> bytes:
 def _mark_delete(record: CursorRecord | CursorPositionRecord, key: str) -> Position:
     position = Position(record.ledger_id, record.entry_id)
     if min(position) < -1:
-        raise CorruptMetadataError("a cursor at a position that no entry has", key=key)
+        raise CorruptMetadataError("the cursor has an invalid position", key=key)
     return position
 
 
@@ -151,13 +151,16 @@ def _holes(records: Iterable[DeletedRangeRecord], key: str) -> tuple[Hole, ...]:
     holes = [(parse_position(one.lower, key), parse_position(one.upper, key)) for one in records]
     for lower, upper in holes:
         if lower > upper:
-            raise CorruptMetadataError(f"a range of acknowledged entries from {lower} back to {upper}", key=key)
+            raise CorruptMetadataError(
+                f"the cursor has a range of acknowledged entries that ends before it begins: {lower} to {upper}",
+                key=key,
+            )
     return tuple(holes)
 
 
 def _bits(record: DeletedBitsRecord, key: str) -> tuple[int, bytes]:
     if record.ledger_id < 0:
-        raise CorruptMetadataError("has acknowledged entries of no ledger", key=key)
+        raise CorruptMetadataError("the cursor has acknowledged entries without a valid ledger id", key=key)
     return record.ledger_id, np.array(record.words, _WORD).tobytes()
 
 

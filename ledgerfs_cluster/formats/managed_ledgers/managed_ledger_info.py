@@ -131,15 +131,15 @@ def parse_managed_ledger_info(data: bytes, *, key: str) -> ManagedLedgerInfo:
     try:
         record = ManagedLedgerRecord.FromString(uncompressed(data, key=key))
     except DecodeError as error:
-        raise CorruptMetadataError("the list of ledgers is not a protobuf message", key=key) from error
+        raise CorruptMetadataError("the ledger list is not a valid protobuf message", key=key) from error
     ledgers = [_ledger(one, key) for one in record.ledger]
     if records_size(sum([one.size for one in ledgers]), sum([one.entries for one in ledgers]) - 1) > _MAX_TOPIC_BYTES:
-        raise CorruptMetadataError("lists more entries, or bytes, than a topic can have", key=key)
+        raise CorruptMetadataError("the ledger list has more entries or bytes than a topic can have", key=key)
     if len(ledgers) > 1:
         ledgers.sort(key=attrgetter("ledger_id"))
         for one, other in pairwise(ledgers):
             if one.ledger_id == other.ledger_id:
-                raise CorruptMetadataError(f"lists ledger {one.ledger_id} twice", key=key)
+                raise CorruptMetadataError(f"the ledger list contains ledger {one.ledger_id} twice", key=key)
     return ManagedLedgerInfo(
         tuple(ledgers),
         parse_position(record.terminated, key) if record.HasField("terminated") else None,
@@ -161,7 +161,7 @@ def parse_position(record: PositionRecord, key: str) -> Position:
     """Return a position; raises `CorruptMetadataError` for one without ledger or entry, and for ids below -1."""
     position = Position(record.ledger_id, record.entry_id)
     if min(position) < -1:
-        raise CorruptMetadataError("has a position that no entry has", key=key)
+        raise CorruptMetadataError("the node has an invalid position", key=key)
     return position
 
 
@@ -206,7 +206,7 @@ def build_context(context: OffloadContext) -> OffloadContextRecord:
 def _ledger(record: ManagedLedgerRecord.Ledger, key: str) -> LedgerInfo:
     ledger_id, entries, size = record.ledger_id, record.entries, record.size
     if ledger_id < 0 or entries < 0 or size < 0 or records_size(size, entries - 1) > _MAX_BYTES:
-        reason = f"lists a ledger of id {ledger_id} with {entries} entries and {size} bytes, which no ledger has"
+        reason = f"the ledger list has an impossible ledger: id {ledger_id}, {entries} entries, {size} bytes"
         raise CorruptMetadataError(reason, key=key)
     return LedgerInfo(
         ledger_id,
@@ -241,7 +241,7 @@ def _driver(data: bytes, key: str) -> tuple[str | None, Properties]:
     try:
         return _parsed_driver(data)
     except DecodeError as error:
-        raise CorruptMetadataError("the driver of an offload is not a protobuf message", key=key) from error
+        raise CorruptMetadataError("the driver of an offload is not a valid protobuf message", key=key) from error
 
 
 @lru_cache(maxsize=64)
@@ -302,10 +302,10 @@ def with_contexts(data: bytes, contexts: Mapping[int, OffloadContext], *, key: s
 def _require_changeable(ledgers: Collection[int], ledger_ids: Collection[int], key: str) -> None:
     for one in ledger_ids:
         if one not in ledgers:
-            raise NotFoundError(f"does not list ledger {one}", key=key)
+            raise NotFoundError(f"the ledger list does not contain ledger {one}", key=key)
     if ledger_ids and max(ledgers) in ledger_ids:
         reason = (
-            f"ledger {max(ledgers)} has the greatest id of its topic and is never changed: brokers make its line anew when they load the "
-            "topic, and drop it if BookKeeper lacks the ledger"
+            f"ledger {max(ledgers)} is the last one of its topic and is never changed: a broker that loads the topic writes this record "
+            "of the ledger list again, and removes it if BookKeeper lacks the ledger"
         )
         raise UnsupportedWriteError(reason, key=key)

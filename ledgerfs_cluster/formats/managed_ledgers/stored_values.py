@@ -32,7 +32,7 @@ def uncompressed(data: bytes, *, key: str) -> bytes:
     try:
         return _opened(told.compression, memoryview(data)[body:], told.uncompressed_size)
     except DecompressionError as error:
-        raise CorruptMetadataError(f"a compressed value that is broken: {error}", key=key, offset=body) from None
+        raise CorruptMetadataError(f"the compressed value is damaged: {error}", key=key, offset=body) from None
 
 
 def codec_of(data: bytes, *, key: str) -> int:
@@ -49,16 +49,16 @@ def compressed(plain: bytes, codec: int, stored: bytes) -> bytes:
 def _envelope(data: bytes, key: str) -> tuple[EnvelopeRecord, int]:
     """Return the message in an envelope, and the start of the compressed bytes."""
     if len(data) < _HEADER_BYTES:
-        raise CorruptMetadataError("the envelope of a compressed value is cut", key=key, offset=0)
+        raise CorruptMetadataError("the header of the compressed value is cut off", key=key, offset=0)
     (size,) = _SIZE.unpack_from(data, len(_MAGIC))
     body = _HEADER_BYTES + size
     if not 0 <= size <= len(data) - _HEADER_BYTES:
-        reason = f"an envelope whose metadata has {size} bytes, of which {len(data) - _HEADER_BYTES} are there"
+        reason = f"the header of the compressed value should have {size} bytes of metadata, but only {len(data) - _HEADER_BYTES} follow"
         raise CorruptMetadataError(reason, key=key, offset=len(_MAGIC))
     try:
         return EnvelopeRecord.FromString(data[_HEADER_BYTES:body]), body
     except DecodeError as error:
-        reason = "the envelope of a compressed value has no valid metadata"
+        reason = "the header of the compressed value has invalid metadata"
         raise CorruptMetadataError(reason, key=key, offset=_HEADER_BYTES) from error
 
 
@@ -67,5 +67,7 @@ def _opened(codec: int, stored: memoryview, size: int) -> bytes:
         return bytes(stored)
     most = min(len(stored) * MOST_OF_A_BYTE.get(codec, 0), MAX_VALUE_BYTES, LARGEST)
     if codec in MOST_OF_A_BYTE and size > most:
-        raise DecompressionError(f"claims {size} uncompressed bytes; {len(stored)} stored bytes hold {most} at most")
+        raise DecompressionError(
+            f"the uncompressed size of {size} bytes is impossible: {len(stored)} compressed bytes contain at most {most}"
+        )
     return decompress(codec, stored, size, MAX_VALUE_BYTES)

@@ -60,13 +60,15 @@ class Acting:
                 case ActionKind.CLEAN:
                     self._clean(action.records, outcomes)
                 case ActionKind.TRIM | ActionKind.OFFLOAD:
-                    raise ValueError("offloads, and work of brokers, are carried out in the background")
+                    raise ValueError("offloads and trims run in the background, not here")
         except StoppedError:
             # The next service plans the rest again.
             pass
         except LedgerfsError as error:
             what, topic = action.kind.value, action.managed_ledger or ""
-            outcomes.append(self._failed(f"{what} {type(error).__name__}", topic, f"{what} {topic}: {error}", error))
+            outcomes.append(
+                self._failed(f"{what} {type(error).__name__}", topic, f"{what} of {topic} failed: {error}", error)
+            )
         return outcomes
 
     def _failed(self, code: str, subject: str, message: str, error: LedgerfsError) -> Outcome:
@@ -97,7 +99,7 @@ class Acting:
             except (ChangedMeanwhileError, ObjectNotFoundError) as error:
                 why = str(error)
             except LedgerfsError as error:
-                text = f"{record.name} could not be deleted: {error}"
+                text = f"cannot delete {record.name}: {error}"
                 outcomes.append(self._failed("deletion-stands", record.name, text, error))
                 continue
             outcomes.append(_done("deleted", [record]) if why is None else _postponed(record, why, "delete"))
@@ -123,7 +125,7 @@ class Acting:
     def _reaching(self, url: str) -> Iterator[None]:
         """Run a block that needs only this bucket; raises `StoreUnreachableError` at once if the bucket did not answer before."""
         if url in self._away:
-            reason = "the bucket cannot be reached, and is not asked again in this pass"
+            reason = "the bucket did not answer before, so it is skipped for the rest of this pass"
             raise StoreUnreachableError(reason, key=url)
         try:
             yield
@@ -161,13 +163,15 @@ class Acting:
                 continue
             except LedgerfsError as error:
                 key = one.key.data_key
-                outcomes.append(self._failed("attempt-stays", key, f"attempt {key}: {error}", error))
+                outcomes.append(
+                    self._failed("attempt-stays", key, f"cannot clean up the failed offload {key}: {error}", error)
+                )
         return gone
 
     def _remove(self, bucket: "Bucket", attempt: JournalRecord) -> None:
         why = why_only_copy(self._context, attempt)
         if why is not None:
-            raise RefusedLedgerError(f"its objects stay: {why}", key=attempt.key.data_key)
+            raise RefusedLedgerError(f"its objects are kept: {why}", key=attempt.key.data_key)
         with self._reaching(attempt.bucket or ""):
             require_mounted(bucket, attempt.key)
             remove_objects(bucket, attempt)
@@ -189,5 +193,5 @@ def _done(code: str, records: Sequence[JournalRecord], size: int | None = None) 
 def _postponed(record: JournalRecord, why: str, what: str) -> Outcome:
     """Return the outcome for a record whose action is postponed."""
     subject = f"{record.managed_ledger or ''}, ledger {record.ledger_id}"
-    text = f"{what} {subject}: not now: {why}"
+    text = f"{what} of {subject} is postponed: {why}"
     return Outcome(Status.SKIPPED, f"{what} postponed", subject, text, (record.ledger_id,))

@@ -48,7 +48,7 @@ class PlannedAgain:
         """Return the reason why a record is no longer due."""
         kept = (*self.plan.refused, *self.plan.waiting)
         told = (one.message for one in kept if record.ledger_id in one.ledger_ids)
-        return next(told, "something names it now, or may name it, or it is gone or changed")
+        return next(told, "it is now in use or may be, or it was changed or deleted")
 
 
 class PlanAgain:

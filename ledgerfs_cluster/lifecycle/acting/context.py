@@ -68,7 +68,7 @@ def why_only_copy(context: ActionContext, record: JournalRecord) -> str | None:
     if info is None and ledger_id < first:
         return None
     if info is None:
-        return f"its topic's list, which begins at ledger {first}, does not name the ledger: it was set back"
+        return f"its topic's ledger list begins at ledger {first} but lacks this newer ledger: the list was reset to an older state"
     try:
         try:
             _require_in_bookkeeper(context, ledger_id)
@@ -79,14 +79,17 @@ def why_only_copy(context: ActionContext, record: JournalRecord) -> str | None:
     except LedgerfsError as error:
         if context.lock.is_lost:
             raise
-        return f"its topic lists the ledger, and its last entry is not found elsewhere: these may be its only copy: {error}"
+        return (
+            "these objects may be the only copy: the topic's ledger list contains the ledger, and its last entry was not found "
+            f"elsewhere: {error}"
+        )
     return None
 
 
 def _require_in_bookkeeper(context: ActionContext, ledger_id: int) -> None:
     found = context.ledgers.found(ledger_id)
     if not found.node.is_closed:
-        raise RefusedLedgerError("in BookKeeper it is not closed", key=str(ledger_id))
+        raise RefusedLedgerError("the ledger is not closed in BookKeeper", key=str(ledger_id))
     context.ledgers.require_last_entry(found)
 
 
@@ -94,4 +97,4 @@ def _require_in_a_bucket(context: ActionContext, managed_ledger: str, info: Ledg
     reader = context.copies.reader(managed_ledger, info)
     last = reader.ref.last_entry
     if not sum(map(len, reader.batches(last, last))):
-        raise CorruptLedgerError("the objects that its list names do not have its last entry", key=managed_ledger)
+        raise CorruptLedgerError("the objects in its ledger list lack its last entry", key=managed_ledger)

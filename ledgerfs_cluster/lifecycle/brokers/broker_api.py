@@ -97,14 +97,16 @@ class BrokerApi:
                 break
             refused = 0 if is_running else refused + 1
             if refused > _MOST_REFUSED:
-                reason = "its broker refuses because of another offload, and says that there is none"
+                reason = (
+                    "its broker refuses with the reason that another offload is running, but reports no running offload"
+                )
                 raise BrokerOffloadError(reason, key=topic_of(managed_ledger))
             self._require_patience(managed_ledger, until)
             self._sleep(pause)
             pause = min(2 * pause, _LONGEST_LOOK_S)
         if state == "ERROR":
             raise BrokerOffloadError(
-                f"the broker's offload failed: {error or 'it gives no reason'}", key=topic_of(managed_ledger)
+                f"the broker's offload failed: {error or 'the broker reports no reason'}", key=topic_of(managed_ledger)
             )
 
     def begin_offload(self, managed_ledger: str, up_to: Position) -> bool:
@@ -144,10 +146,11 @@ class BrokerApi:
         """Raise `OffloadRunningError` once waiting for the broker has to end."""
         if self._is_stopping():
             raise OffloadRunningError(
-                "the broker goes on with its offload, if it has one", key=topic_of(managed_ledger)
+                "ledgerfs stops waiting for the broker's offload; if one is running, it continues",
+                key=topic_of(managed_ledger),
             )
         if self._clock() >= until:
-            reason = "the broker's offload is not done yet, and was not waited for any longer; it goes on"
+            reason = "the broker's offload takes longer than the time limit; it continues, but ledgerfs no longer waits for it"
             raise OffloadRunningError(reason, key=topic_of(managed_ledger))
 
 
@@ -162,7 +165,7 @@ def topic_path(managed_ledger: str) -> str:
     """
     name = parse_managed_ledger_name(managed_ledger)
     if name is None:
-        raise InvalidNameError("not the managed ledger of a topic, so no broker has it", key=managed_ledger)
+        raise InvalidNameError("not the managed ledger of a topic", key=managed_ledger)
     namespace = name.namespace if name.cluster is None else f"{name.cluster}/{name.namespace}"
     version = "/admin/v2" if name.cluster is None else "/admin"
     return f"{version}/persistent/{name.tenant}/{namespace}/{quote(decode_topic(name.encoded_topic), safe='')}"

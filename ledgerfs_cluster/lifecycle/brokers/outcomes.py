@@ -49,7 +49,9 @@ class ByBrokers:
         """Have a broker offload up to the ledger after the last due one."""
         behind = self._behind(action, name)
         if behind is None:
-            text = f"offload {name}: ledger {max(action.ledger_ids)} is the last ledger of its topic by now"
+            text = (
+                f"offload {name}: postponed, since ledger {max(action.ledger_ids)} is now the last ledger of the topic"
+            )
             return [Outcome(Status.SKIPPED, "broker offload postponed", name, text, action.ledger_ids)]
         try:
             done = offload_and_compare(self.broker, name, Position(behind, 0), self.listed)
@@ -96,12 +98,14 @@ def offload_and_compare(
         try:
             after = {one.ledger_id: one.is_offloaded for one in listed(managed_ledger).ledgers}
         except ObjectNotFoundError as error:
-            raise BrokerOffloadError("the topic was deleted meanwhile", key=topic_of(managed_ledger)) from error
+            raise BrokerOffloadError(
+                "the topic was deleted during the offload", key=topic_of(managed_ledger)
+            ) from error
         left = [one for one in wanted if not after.get(one, True)]
         if left:
             named = ", ".join(map(str, left[:_MOST_NAMED])) + (", …" if len(left) > _MOST_NAMED else "")
             raise BrokerOffloadError(
-                f"the broker is done, but {len(left)} of {len(wanted)} ledgers are not offloaded by the list: {named}",
+                f"the broker finished, but by the ledger list {len(left)} of {len(wanted)} ledgers are not offloaded: {named}",
                 key=topic_of(managed_ledger),
             )
         wanted = tuple(one for one in wanted if one in after)
@@ -135,12 +139,12 @@ def trim_and_compare(
     left = tuple(one for one in due if one in kept)
     if left:
         text = (
-            f"the broker of {managed_ledger} left {len(left)} of {len(due)} ledgers that are due: "
-            "its own retention, lag and subscriptions decide"
+            f"the broker of {managed_ledger} did not trim {len(left)} of {len(due)} due ledgers: "
+            "it decides by its own retention, deletion lag and subscriptions"
         )
         outcomes.append(Outcome(Status.SKIPPED, "not-trimmed", managed_ledger, text, left))
     if error is not None:
-        text = f"{managed_ledger} was loaded to be trimmed, and could not be unloaded again: {error}"
+        text = f"{managed_ledger} was loaded by a broker for trimming and cannot be unloaded: {error}"
         outcomes.append(failed("not-unloaded", managed_ledger, text, error))
     return outcomes
 

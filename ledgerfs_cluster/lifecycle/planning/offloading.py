@@ -56,24 +56,24 @@ def why_due(topic: TopicView, rows: list[int], now_ms: int) -> str:
     is_closed[:first] = False
     size = human_size(int(ledgers.sizes[is_closed].sum()))
     limit = f"{human_size(thresholds.size)} by {_WHOSE[topic.rule.is_size_the_files]}"
-    return f"{size} are closed from ledger {ledgers.ids[first]} on, and the limit is {limit}"
+    return f"the closed ledgers from {ledgers.ids[first]} on have {size}, and the limit is {limit}"
 
 
 def _route(cluster: ClusterView, topic: TopicView, situation: Situation) -> Route:
     """Return whether a broker or this program offloads a topic's due ledgers, or the reason against both."""
     if not (topic.are_policies_known or topic.rule.are_thresholds_the_files):
         why = (
-            "its thresholds may be others: policies of its namespace, or of single topics there, could not be read, "
+            "its offload thresholds are unknown: its namespace policies or topic policies could not be read, "
             "or are not in this ZooKeeper"
         )
         return Reason(Refusal.UNKNOWN_POLICIES, why)
     via = route_of(cluster, topic, has_admin=situation.has_admin)
     if via is Via.DIRECT and topic.rule.bucket is None:
-        why = "neither the policy file nor the cluster's policies name a bucket of the policy file for it"
+        why = "it has no bucket: the policy file sets none for it, and the cluster's policies have no bucket of the policy file"
         return Reason(Refusal.NO_BUCKET, why)
     theirs, ours = topic.rule.brokers_bucket, topic.rule.bucket
     if via is Via.BROKER and topic.rule.is_bucket_the_files and theirs and ours and theirs != ours:
-        why = f"the cluster's policies have brokers offload it to bucket {theirs.name} of the policy file, which wants bucket {ours.name}"
+        why = f"by the cluster's policies brokers offload it to bucket {theirs.name}, but the policy file sets bucket {ours.name}"
         return Reason(Refusal.OTHER_BUCKET, why)
     return via
 
@@ -83,9 +83,7 @@ def _due_rows(plan: Plan, topic: TopicView, chosen: Iterable[int], leaving: Coll
     for row in chosen:
         ledger_id = int(topic.ledgers.ids[row])
         if ledger_id == topic.greatest:
-            why = (
-                f"ledger {ledger_id} has the greatest id of the list: a broker that loads the topic makes its line anew"
-            )
+            why = f"ledger {ledger_id} is the last one in the ledger list: a broker that loads the topic writes its record again"
             refuse(plan, _OFFLOAD, topic, Reason(Refusal.GREATEST, why), [row])
         elif ledger_id not in leaving and topic.ledgers.entries[row] > 0:
             yield row
@@ -97,11 +95,11 @@ def _is_readable(plan: Plan, cluster: ClusterView, topic: TopicView, row: int) -
     listed = int(topic.ledgers.entries[row]), int(topic.ledgers.sizes[row])
     is_closed = bool(node["state"] == LedgerState.CLOSED)
     if cluster.is_shared(ledger_id):
-        found = Refusal.SHARED, f"several lists name ledger {ledger_id}"
+        found = Refusal.SHARED, f"several ledger lists contain ledger {ledger_id}"
     elif not topic.is_there[row] and ledger_id in cluster.survey.damaged_ledgers:
-        found = Refusal.UNREADABLE, f"the node of ledger {ledger_id} could not be read"
+        found = Refusal.UNREADABLE, f"BookKeeper's metadata of ledger {ledger_id} could not be read"
     elif not topic.is_there[row]:
-        found = Refusal.LOST, f"BookKeeper has no ledger {ledger_id}, and no offload of it is complete"
+        found = Refusal.LOST, f"BookKeeper lacks ledger {ledger_id}, and no complete offload of it exists"
     else:
         entries, length = int(node["last_entry"]) + 1, int(node["length"])
         why = why_not_readable(listed, entries, length, is_closed=is_closed)

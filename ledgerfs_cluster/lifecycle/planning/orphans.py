@@ -24,7 +24,9 @@ from ledgerfs_cluster.snapshot.survey import Survey
 from ledgerfs_cluster.snapshot.tables import Table
 
 _MARK = ActionKind.MARK
-_ELSEWHERE = "this cluster has no such topic: it was deleted, or another cluster has the same BookKeeper or bucket"
+_ELSEWHERE = (
+    "this cluster has no such topic: the topic was deleted, or another cluster uses the same BookKeeper or bucket"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,7 @@ def orphan_records(plan: Plan, cluster: ClusterView, situation: Situation) -> It
         is_named = bool(is_in(np.array([one.ledger_id], np.int64), named)[0])
         if not is_named:
             ago = span(max(0, situation.now_ms - one.changed_ms))
-            why = f"nothing names it, it was made for {one.component} {one.owner}, and it was changed last {ago} ago"
+            why = f"nothing references it; it was created for {one.component} {one.owner} and last changed {ago} ago"
             about = one.ledger_id, one.managed_ledger, None, None, why[:4000], one.version, one.size
             record = JournalRecord(RecordKind.ORPHAN, *about)
             reason = _why_kept(cluster, one)
@@ -149,7 +151,7 @@ def orphan_records(plan: Plan, cluster: ClusterView, situation: Situation) -> It
         is_named |= (offload.ledger_id, offload.uuid) in noted
         if not is_named:
             ago = span(max(0, situation.now_ms - offload.modified_ms))
-            why = f"no list names this offload in {offload.bucket}, whose objects are {ago} old"
+            why = f"no ledger list references this offload in {offload.bucket}; its objects are {ago} old"
             of = offload.ledger_id, offload.managed_ledger, offload.uuid, offload.bucket, why, -1, offload.size
             record = JournalRecord(RecordKind.OBJECTS, *of)
             reason = _why_objects_are_kept(cluster, offload)
@@ -181,14 +183,14 @@ def _why_kept(cluster: ClusterView, one: OrphanLedger) -> Reason | None:
     if topic is not None and topic.is_being_deleted:
         return Reason(Refusal.BEING_DELETED, "its namespace is being deleted")
     if not one.is_closed:
-        why = f"ledger {one.ledger_id}, which nothing names, is not closed: a writer may live"
-        return Reason(Refusal.NOT_CLOSED, f"{why}; 'bookkeeper shell readledger -r' closes it")
+        why = f"ledger {one.ledger_id} has no owner but is not closed: a writer may still be running"
+        return Reason(Refusal.NOT_CLOSED, f"{why}; if not, close it with `bookkeeper shell readledger -r`")
     if not one.is_known:
-        return Reason(Refusal.ANOTHER_CLUSTERS, f"ledger {one.ledger_id} was made for {one.owner}; {_ELSEWHERE}")
+        return Reason(Refusal.ANOTHER_CLUSTERS, f"ledger {one.ledger_id} was created for {one.owner}; {_ELSEWHERE}")
     why_lost = _why_of_lost_list(cluster, one) if one.size else None
     if why_lost is None:
         return None
-    return Reason(Refusal.LOST_LIST, f"ledger {one.ledger_id} was made for {one.owner}, {why_lost}")
+    return Reason(Refusal.LOST_LIST, f"ledger {one.ledger_id} was created for {one.owner}, {why_lost}")
 
 
 def _why_of_lost_list(cluster: ClusterView, one: OrphanLedger) -> str | None:
@@ -199,10 +201,18 @@ def _why_of_lost_list(cluster: ClusterView, one: OrphanLedger) -> str | None:
     """
     if one.component == COMPACTED:
         is_older = one.ledger_id < cluster.newest_compacted(topic_made_for(one.component, one.owner))
-        return None if is_older else "whose compaction names no later one: its node was lost, or set back"
+        return (
+            None
+            if is_older
+            else "whose compaction cursor has no newer compacted ledger: the cursor was lost, or reset to an older state"
+        )
     if one.component == SCHEMA:
         is_older = one.ledger_id < cluster.newest_schema(unquote_plus(one.owner))
-        return None if is_older else "whose locator names no later one: it was lost, or set back"
+        return (
+            None
+            if is_older
+            else "whose schema locator has no newer ledger: the locator was lost, or reset to an older state"
+        )
     return None if one.managed_ledger is None else _why_of_list(cluster, one, one.managed_ledger)
 
 
@@ -210,13 +220,13 @@ def _why_of_list(cluster: ClusterView, one: OrphanLedger, managed_ledger: str) -
     """Return the same for a ledger of a topic: brokers write only to listed ledgers, and trim the oldest first."""
     found = cluster.list_of(managed_ledger)
     if found is None:
-        return "whose list is empty: it was lost"
+        return "whose ledger list is empty: the list was lost"
     listed, made_ms = found
     first = int(listed["ledger_id"][0])
     if one.ledger_id > first and not one.has_states:
-        return f"whose list begins at ledger {first}, and does not name it: it was set back"
+        return f"whose ledger list begins at ledger {first} but lacks this newer ledger: the list was reset to an older state"
     if one.created_ms < made_ms:
-        return "whose list was made later: it was lost, or the topic was deleted and made anew"
+        return "whose ledger list is newer: the old list was lost, or the topic was deleted and created again"
     return None
 
 
@@ -228,7 +238,9 @@ def _why_objects_are_kept(cluster: ClusterView, one: OrphanOffload) -> Reason | 
     if name is None:
         return None
     if not cluster.has_its_offloads_at(name, one.bucket):
-        return Reason(Refusal.BACKUP, f"{objects}, to which {name} is not offloaded: they may be a backup")
+        return Reason(
+            Refusal.BACKUP, f"{objects} may be a backup: {name} is offloaded to another bucket, or not at all"
+        )
     why = _why_only_copy(cluster, one, name)
     return (
         None if why is None else Reason(Refusal.LOST_LIST, f"{objects} are of ledger {one.ledger_id} of {name}, {why}")
@@ -243,13 +255,13 @@ def _why_only_copy(cluster: ClusterView, one: OrphanOffload, managed_ledger: str
     """
     found = cluster.list_of(managed_ledger)
     if found is None:
-        return "whose list is empty: it was lost"
+        return "whose ledger list is empty: the list was lost"
     listed, made_ms = found
     rows, first = listed[listed["ledger_id"] == one.ledger_id], int(listed["ledger_id"][0])
     if not rows.size and one.ledger_id > first:
-        return f"whose list begins at ledger {first}, and does not name it: it was set back"
+        return f"whose ledger list begins at ledger {first} but lacks this newer ledger: the list was reset to an older state"
     if one.modified_ms < made_ms:
-        return "whose list was made later: it was lost, or the topic was deleted and made anew"
+        return "whose ledger list is newer: the old list was lost, or the topic was deleted and created again"
     if rows.size:
         return _why_not_as_listed(one, rows[0], in_bookkeeper=cluster.has_closed(one.ledger_id))
     return None
@@ -258,8 +270,11 @@ def _why_only_copy(cluster: ClusterView, one: OrphanOffload, managed_ledger: str
 def _why_not_as_listed(one: OrphanOffload, row: np.void, *, in_bookkeeper: bool) -> str | None:
     """Return the reason if objects may have entries that BookKeeper and the listed offload both lack; None if one of them has all."""
     if not (row["is_complete"] or in_bookkeeper):
-        return "which lists it, and neither BookKeeper nor another offload has it"
+        return "whose ledger list contains it, but neither BookKeeper nor another offload has a copy"
     listed = int(row["entries"]), int(row["size"])
     if one.entries < 0 or not listed[0] or (one.entries, one.length) == listed:
         return None
-    return f"which lists it with {listed[0]:,} entries of {listed[1]:,} bytes: these have {one.entries:,} of {one.length:,}"
+    return (
+        f"whose ledger list has {listed[0]:,} entries with {listed[1]:,} bytes for it, but these objects have {one.entries:,} with "
+        f"{one.length:,}"
+    )

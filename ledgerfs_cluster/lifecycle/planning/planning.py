@@ -20,7 +20,7 @@ def plan_of(survey: Survey, situation: Situation) -> Plan:
         plan_trim(plan, cluster, topic, situation, trim, via)
     _refuse_unreadable(plan, cluster, situation)
     for one in without_topics(situation.file, survey.topics):
-        why = "no topic of the cluster comes to it: it is misspelt, or for topics to come, or all are those of an earlier one"
+        why = "no topic uses this rule: the pattern is misspelt, its topics do not exist yet, or an earlier rule matches them all"
         plan.refuse(None, f"[[topics]] match = {one.match.pattern!r}", Reason(Refusal.NO_TOPIC, why))
     plan_deletions(plan, cluster, situation)
     plan_attempts(plan, cluster, situation)
@@ -41,5 +41,5 @@ def _refuse_unreadable(plan: Plan, cluster: ClusterView, situation: Situation) -
     for path, reason in situation.journal.unreadable.items():
         plan.refuse(None, path, Reason(Refusal.UNREADABLE, reason))
     for url, reason in ({} if situation.orphans is None else situation.orphans.unlisted).items():
-        why = f"orphans are not looked for there, and what was marked there is not deleted: {reason}"
+        why = f"no orphans are searched or deleted in this bucket, since it cannot be listed: {reason}"
         plan.refuse(None, url, Reason(Refusal.UNREADABLE, why))

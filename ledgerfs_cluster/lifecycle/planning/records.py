@@ -30,16 +30,16 @@ def plan_attempts(plan: Plan, cluster: ClusterView, situation: Situation) -> Non
         age_ms = situation.now_ms - one.noted_ms
         ago = span(max(0, age_ms))
         if topic in cluster.damaged_lists:
-            why = f"whether its list names offload {one.uuid} is not known: it could not be read"
+            why = f"it is unknown whether its ledger list references offload {one.uuid}: the list could not be read"
             plan.refuse(_CLEAN, topic, Reason(Refusal.UNREADABLE, why), ids)
         elif cluster.names_offload(one.ledger_id, one.key.uuid):
-            why = f"its list names offload {one.uuid}, whose attempt is noted as one that has not ended"
+            why = f"its ledger list references offload {one.uuid}, but the journal has this offload as unfinished"
             plan.refuse(_CLEAN, topic, Reason(Refusal.NAMED, why), ids)
         elif age_ms < situation.attempt_grace_ms:
-            why = f"an attempt to offload ledger {one.ledger_id} began {ago} ago, and may go on"
+            why = f"an offload of ledger {one.ledger_id} started {ago} ago and may still be running"
             plan.wait(_CLEAN, topic, ids, 0, one.noted_ms + situation.attempt_grace_ms, why)
         else:
-            why = f"the attempt to offload ledger {one.ledger_id} that began {ago} ago did not end, and no list names its objects"
+            why = f"an offload of ledger {one.ledger_id} started {ago} ago and did not finish; no ledger list references its objects"
             plan.actions.append(Action(_CLEAN, topic, ids, 0, Via.DIRECT, one.noted_ms, why, records=(one,)))
 
 
@@ -67,7 +67,7 @@ class _Records:
         for some in _grouped(due):
             since_ms = min(one.due_ms for one in some)
             ago = span(self._situation.now_ms - since_ms)
-            why = f"{_count(some)}, whose grace is over since {ago}: {some[0].reason}"
+            why = f"{_count(some)}, grace period over for {ago}: {some[0].reason}"
             self._plan.actions.append(self._action(_DELETE, some, since_ms, why))
         # A dropped record has the same node as its successor.
         there = {one.name for one in every}
@@ -80,7 +80,10 @@ class _Records:
         if found is None:
             reason = self._why_unknown(record)
             if reason is None:
-                self._drop(record, "it is not an orphan any more, or the policy file does not want orphans deleted")
+                self._drop(
+                    record,
+                    "it is no longer an orphan, or the policy file no longer has orphans deleted (orphans = true)",
+                )
             elif self._situation.orphans is None:
                 self._wait(record, None, reason.message)
             else:
@@ -88,36 +91,40 @@ class _Records:
             return False
         now, then = ((one.ledger_version, one.managed_ledger, one.size, one.bucket) for one in (found.record, record))
         if found.made_ms > record.noted_ms:
-            self._drop(record, f"ledger {record.ledger_id} was made after it was marked: ids were given again")
+            self._drop(record, f"ledger {record.ledger_id} was created after the mark: its id was used again")
             return False
         if now != then:
-            self._drop(record, f"ledger {record.ledger_id} is not as it was marked")
+            self._drop(record, f"ledger {record.ledger_id} changed after it was marked")
             return False
         # Use the longer of two grace periods: that of marking, and the current one.
         now_ms = self._situation.now_ms
         due_ms = max(record.due_ms, record.noted_ms + found.record.due_ms - found.record.noted_ms)
         if now_ms < due_ms:
             ago = span(max(0, now_ms - record.noted_ms))
-            self._wait(record, due_ms, f"{record.reason}; it was marked {ago} ago, and may be taken back")
+            self._wait(
+                record,
+                due_ms,
+                f"{record.reason}; marked {ago} ago, `ledgerfs lifecycle undo {record.name}` removes the mark",
+            )
         return now_ms >= due_ms
 
     def _why_unknown(self, record: JournalRecord) -> Reason | None:
         """Return the reason if a record cannot be judged; None if it can."""
         orphans = self._situation.orphans
         if orphans is None:
-            why = "it is not known whether it is an orphan still: orphans were not looked for"
+            why = "it is unknown whether it is still an orphan: there was no search for orphans"
             return Reason(Refusal.UNREADABLE, why)
         if record.managed_ledger in self._cluster.damaged_lists:
-            return Reason(Refusal.UNREADABLE, "the list of its topic could not be read")
+            return Reason(Refusal.UNREADABLE, "the ledger list of its topic could not be read")
         unlisted = None if record.uuid is None else orphans.why_unlisted(record.bucket)
         if unlisted is not None:
-            why = f"it is not known whether it is an orphan still: its bucket could not be listed: {unlisted}"
+            why = f"it is unknown whether it is still an orphan: its bucket could not be listed: {unlisted}"
             return Reason(Refusal.UNREADABLE, why)
         found = self._refused.get((_subject(record), record.ledger_id))
         return None if found is None else Reason(Refusal(found.code), found.message)
 
     def _drop(self, record: JournalRecord, why: str) -> None:
-        said = f"the record of ledger {record.ledger_id} is dropped, and nothing is deleted: {why}"
+        said = f"the mark of ledger {record.ledger_id} is removed and nothing is deleted: {why}"
         self._plan.actions.append(self._action(_CLEAN, [record], record.noted_ms, said))
 
     def _without_damaged(self, proposals: Iterable[Proposal]) -> Iterator[Proposal]:
@@ -131,8 +138,8 @@ class _Records:
                 yield one
                 continue
             why = (
-                f"the journal has a record of ledger {record.ledger_id} that cannot be read: "
-                f"`ledgerfs lifecycle undo` drops it by its name, {record.name}"
+                f"the journal has a damaged record of ledger {record.ledger_id}: "
+                f"remove it with `ledgerfs lifecycle undo {record.name}`"
             )
             reason = Reason(Refusal.UNREADABLE, why)
             self._plan.refuse(_MARK, _subject(record), reason, (record.ledger_id,), record.size)
@@ -141,14 +148,16 @@ class _Records:
         """Add records to write, up to ``room``; the oldest orphans first."""
         ordered = sorted(proposals, key=lambda one: one.since_ms)
         for some in _grouped(one.record for one in ordered[room:]):
-            why = f"the journal has no room for more than {MOST_MARKED:,} records: they are marked once others are deleted"
+            why = (
+                f"the journal is full ({MOST_MARKED:,} records): these orphans will be marked after others are deleted"
+            )
             ids, size = tuple(record.ledger_id for record in some), sum(record.size for record in some)
             self._plan.wait(_MARK, _subject(some[0]), ids, size, None, why)
         since = {one.record.name: one.since_ms for one in ordered}
         for some in _grouped(one.record for one in ordered[:room]):
             first, size = some[0], sum(record.size for record in some)
             grace = span(first.due_ms - first.noted_ms)
-            why = f"{_count(some)}, {human_size(size)}, of kind {first.kind.value}, to be deleted in {grace}: {first.reason}"
+            why = f"{_count(some)}, {human_size(size)}, of kind {first.kind.value}, will be deleted in {grace}: {first.reason}"
             self._plan.actions.append(self._action(_MARK, some, min(since[one.name] for one in some), why))
 
     def _action(self, kind: ActionKind, records: Sequence[JournalRecord], since_ms: int, why: str) -> Action:

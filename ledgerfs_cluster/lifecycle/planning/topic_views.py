@@ -205,7 +205,7 @@ Route = Via | Reason
 def route_of(cluster: ClusterView, topic: TopicView, *, has_admin: bool) -> Route:
     """Return whether a broker or this program offloads a topic, or the reason against both."""
     if topic.is_of_brokers:
-        return Reason(Refusal.SYSTEM_TOPIC, "it is a topic of the brokers' own")
+        return Reason(Refusal.SYSTEM_TOPIC, "it is a system topic of the brokers")
     if topic.is_being_deleted:
         return Reason(Refusal.BEING_DELETED, "its namespace is being deleted")
     via = topic.rule.via
@@ -214,19 +214,28 @@ def route_of(cluster: ClusterView, topic: TopicView, *, has_admin: bool) -> Rout
     if via is Via.BROKER or (via is Via.AUTO and is_a_brokers):
         if has_admin:
             return Via.BROKER
-        whose = 'via = "broker"' if via is Via.BROKER else "a broker owns its bundle, or may"
-        return Reason(Refusal.NO_ADMIN, f"{whose}, and no admin says where brokers are asked")
+        whose = 'via = "broker"' if via is Via.BROKER else "a broker owns or may own its bundle"
+        return Reason(
+            Refusal.NO_ADMIN,
+            f"{whose}, so a broker has to do the work, but its address is missing: set admin in the policy file, or pass --admin",
+        )
     return why_not_free(cluster, topic) or Via.DIRECT
 
 
 def why_not_free(cluster: ClusterView, topic: TopicView) -> Reason | None:
     """Return the reason not to set a topic's list without its broker; None if it may be set."""
     if topic.owner is Owner.SOME:
-        return Reason(Refusal.OWNED, "a broker owns its bundle, and may have it loaded")
+        return Reason(Refusal.OWNED, "a broker owns its bundle and may have loaded the topic")
     owners = cluster.survey.owners
     if cluster.is_owner_unreadable:
-        return Reason(Refusal.UNKNOWN_OWNER, "the node of a broker could not be read")
+        return Reason(
+            Refusal.UNKNOWN_OWNER,
+            "it is unknown whether a broker owns it: the ZooKeeper node of a broker could not be read",
+        )
     if not owners.are_in_zookeeper:
-        reason = 'with the extensible load manager no node tells when a broker takes a topic; via = "broker" does it'
+        reason = (
+            "the extensible load manager does not record owners in ZooKeeper, so a broker may load the topic at any time; "
+            'set via = "broker"'
+        )
         return Reason(Refusal.LOAD_MANAGER, reason)
     return None

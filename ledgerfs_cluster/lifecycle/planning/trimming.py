@@ -13,11 +13,11 @@ from ledgerfs_cluster.lifecycle.policy.policy_file import Via
 from ledgerfs_cluster.rules.retention import Trim, keeps_its_last, slowest_of, trim_of
 
 _TRIM = ActionKind.TRIM
-_POLICIES = "policies of its namespace, or of single topics there, could not be read, or are not in this ZooKeeper: others may hold"
-_RETENTION = (
-    "its retention is that of the brokers' configuration: set retention_minutes and retention_megabytes of [broker]"
+_POLICIES = (
+    "its retention is unknown: its namespace policies or topic policies could not be read, or are not in this ZooKeeper"
 )
-_LAG = "its lag is that of the brokers' configuration: set deletion_lag of [broker]"
+_RETENTION = "its retention comes from the brokers' configuration: set retention_minutes and retention_megabytes in [broker] of POLICY"
+_LAG = "its deletion lag comes from the brokers' configuration: set deletion_lag in [broker] of POLICY"
 
 
 def past_retention(cluster: ClusterView, topic: TopicView, situation: Situation) -> Trim:
@@ -57,9 +57,16 @@ def plan_trim(  # noqa: PLR0917  (the input of a plan, and its results so far)
     why, since = "; ".join(_reasons(topic, past, lagging)), int(topic.ledgers.closed_ms[rows[0]]) or None
     ids, size = topic.ids(rows), topic.size(rows)
     if not situation.has_admin:
-        plan.wait(_TRIM, topic.name, ids, size, None, f"{why}: a broker has to trim, and no admin is named")
+        plan.wait(
+            _TRIM,
+            topic.name,
+            ids,
+            size,
+            None,
+            f"{why}: a broker has to trim, but its address is missing: set admin in the policy file, or pass --admin",
+        )
     elif offloads is Via.DIRECT:
-        why = f"{why}: a broker that is asked takes the topic, whose ledgers are offloaded before"
+        why = f"{why}: waits until its due ledgers are offloaded, since a broker loads the topic to trim it"
         plan.wait(_TRIM, topic.name, ids, size, None, why)
     else:
         plan.actions.append(Action(_TRIM, topic.name, ids, size, Via.BROKER, since, why, topic.rule))
@@ -72,21 +79,25 @@ def _why_not(cluster: ClusterView, topic: TopicView, rows: list[int]) -> Reason 
         return Reason(Refusal.UNKNOWN_POLICIES, _POLICIES)
     shared = [one for one in topic.ids(rows) if cluster.is_shared(one)]
     if shared:
-        why = f"several lists name ledger {shared[0]}: a broker deletes what its own topic does not need any more"
+        why = (
+            f"several ledger lists contain ledger {shared[0]}: a trim of one topic would delete it for the others, too"
+        )
         return Reason(Refusal.SHARED, why)
     return None
 
 
 def _reasons(topic: TopicView, past: list[int], lagging: list[int]) -> list[str]:
     rule = topic.rule.retention
-    time = "no limit of time" if rule.time_ms < 0 else f"{span(rule.time_ms)}"
-    size = "no limit of size" if rule.size < 0 else f"{human_size(rule.size)}"
+    time = "no time limit" if rule.time_ms < 0 else f"{span(rule.time_ms)}"
+    size = "no size limit" if rule.size < 0 else f"{human_size(rule.size)}"
     told = []
     if past:
         limits = f"{time} and {size} ({topic.rule.retention_from})"
-        told.append(f"every subscription has passed {len(past):,} ledgers, and they are past the retention of {limits}")
+        told.append(f"{len(past):,} ledgers are consumed by all subscriptions and past the retention of {limits}")
     if lagging:
-        told.append(f"{len(lagging):,} offloaded ledgers are past the lag of {span(topic.rule.deletion_lag_ms)}")
+        told.append(
+            f"{len(lagging):,} offloaded ledgers are past the deletion lag of {span(topic.rule.deletion_lag_ms)}"
+        )
     return told
 
 

@@ -171,7 +171,8 @@ def require_settled(path: Path) -> None:
         raise InvalidOptionError(f"the policy file cannot be read: {error.strerror or error}", key=str(path)) from error
     if not found.st_size or time.time() - found.st_mtime < SETTLED_S:
         raise InvalidOptionError(
-            f"it is used once it is not empty, and nothing was written to it for {SETTLED_S} s", key=str(path)
+            f"the policy file is empty or was just written; it is used after {SETTLED_S} s without changes",
+            key=str(path),
         )
 
 
@@ -182,8 +183,8 @@ def why_other(file: PolicyFile) -> str | None:
     try:
         is_same = sha256(_read(file.path)).hexdigest() == file.digest
     except InvalidOptionError as error:
-        return f"nobody knows what is wanted any more: {error}"
-    return None if is_same else f"{file.path} was edited since it was read: start again, so that it is read again"
+        return f"the current policy is unknown: {error}"
+    return None if is_same else f"{file.path} was edited after it was read: restart the command to use the new policy"
 
 
 def _read(path: Path) -> bytes:
@@ -197,11 +198,13 @@ def _read(path: Path) -> bytes:
 def parse_policy_file(data: bytes, path: Path) -> PolicyFile:
     """Parse the bytes of a policy file; raises `InvalidOptionError`, which names ``path`` and the key."""
     if len(data) > MOST_BYTES:
-        raise InvalidOptionError(f"a policy file has at most {MOST_BYTES:,} bytes", key=str(path))
+        raise InvalidOptionError(
+            f"the policy file is too large: at most {MOST_BYTES:,} bytes are allowed", key=str(path)
+        )
     try:
         told = tomllib.loads(data.decode())
     except (ValueError, RecursionError) as error:
-        raise InvalidOptionError(f"not TOML: {error}", key=str(path)) from error
+        raise InvalidOptionError(f"the policy file is not valid TOML: {error}", key=str(path)) from error
     place = f"{path}: "
     top = read_table(told, _TOP, place)
     service, brokers, defaults = (
@@ -243,13 +246,13 @@ def _bucket(name: str, table: Mapping[str, Any], place: str) -> OffloadBucket:
     told = read_table(table, _BUCKET, place)
     url = told.pop("url", None)
     if url is None:
-        raise InvalidOptionError("is missing; such as s3://tier", key=f"{place}url")
+        raise InvalidOptionError("is missing; set the URL of the bucket, such as s3://tier", key=f"{place}url")
     told = {"driver": driver_for(url), "bucket": bucket_in(url), **told}
     folder = folder_in_bucket(url)
     try:
         if folder:
             raise InvalidOptionError(
-                f"has a folder in the bucket, {folder}: no broker would find what is offloaded there"
+                f"has a folder in the bucket, {folder}: brokers only find offloads at the top of a bucket"
             )
         require_place(url, told["driver"], told["bucket"], told.get("endpoint", ""))
     except InvalidOptionError as error:
@@ -264,8 +267,8 @@ def _require_one_place_a_url(buckets: Mapping[str, OffloadBucket], path: Path) -
         other = seen.setdefault(one.url.rstrip("/"), one)
         if (other.storage_options, other.endpoint) != (one.storage_options, one.endpoint):
             reason = (
-                f"is that of [buckets.{other.name}], too, which has another endpoint or other options: what is written to "
-                "one could be looked for in the other. Use a policy file for each"
+                f"is also the url of [buckets.{other.name}], which has another endpoint or other options, and the journal cannot "
+                "distinguish the two. Use one policy file for each"
             )
             raise InvalidOptionError(reason, key=f"{path}: buckets.{one.name}.url")
 
@@ -273,7 +276,7 @@ def _require_one_place_a_url(buckets: Mapping[str, OffloadBucket], path: Path) -
 def _wishes(table: Mapping[str, Any], buckets: Mapping[str, OffloadBucket], place: str) -> TopicWishes:
     told = read_table(table, _TOPIC, place)
     if "match" not in told:
-        reason = "is missing; a pattern of tenant/namespace/topic, such as 'public/orders/.*'"
+        reason = "is missing; set a regular expression for tenant/namespace/topic, such as 'public/orders/.*'"
         raise InvalidOptionError(reason, key=f"{place}match")
     _require_bucket(told, buckets, place)
     return TopicWishes(**told)
@@ -283,14 +286,14 @@ def _require_bucket(told: Mapping[str, Any], buckets: Mapping[str, OffloadBucket
     """Raise for the name of a bucket that the file does not have."""
     name = told.get("bucket")
     if name is not None and name not in buckets:
-        known = f"there are {', '.join(sorted(buckets))}" if buckets else "there are none"
-        raise InvalidOptionError(f"no [buckets.{name}] is in the file; {known}", key=f"{place}bucket")
+        known = f"it has {', '.join(sorted(buckets))}" if buckets else "it has no buckets"
+        raise InvalidOptionError(f"the policy file has no [buckets.{name}]; {known}", key=f"{place}bucket")
 
 
 def _pattern(value: object) -> re.Pattern[str]:
     pattern = text(value)
     if "://" in pattern:
-        reason = "is of tenant/namespace/topic, such as 'public/orders/.*', without persistent://"
+        reason = "must match tenant/namespace/topic without persistent://, such as 'public/orders/.*'"
         raise InvalidOptionError(reason)
     if len(pattern) > _MOST_PATTERN:
         raise InvalidOptionError(f"has more than {_MOST_PATTERN:,} characters")
@@ -298,7 +301,7 @@ def _pattern(value: object) -> re.Pattern[str]:
         # A topic's name may contain any text, also a new line.
         return re.compile(pattern, re.DOTALL)
     except (re.error, RecursionError, OverflowError) as error:
-        raise InvalidOptionError(f"is no regular expression: {error}") from error
+        raise InvalidOptionError(f"is not a regular expression: {error}") from error
 
 
 _GRACE = span(0, _YEARS_MS)

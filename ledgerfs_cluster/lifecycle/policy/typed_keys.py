@@ -44,28 +44,28 @@ def same(reader: Reader, *names: str) -> dict[str, tuple[str, Reader]]:
 def text(value: object) -> str:
     """Return a text that is not blank."""
     if not isinstance(value, str) or not value.strip() or len(value) > _MOST_TEXT:
-        raise InvalidOptionError(f"is no text of 1 to {_MOST_TEXT:,} characters")
+        raise InvalidOptionError(f"must be a text of 1 to {_MOST_TEXT:,} characters")
     return value
 
 
 def flag(value: object) -> bool:
     """Return true or false."""
     if not isinstance(value, bool):
-        raise InvalidOptionError(f"is neither true nor false: {value!r}")
+        raise InvalidOptionError(f"must be true or false, not {value!r}")
     return value
 
 
 def mapping(value: object) -> dict[str, Any]:
     """Return a table."""
     if not isinstance(value, dict):
-        raise InvalidOptionError("is no table")
+        raise InvalidOptionError("must be a table")
     return value
 
 
 def tables(value: object) -> list[dict[str, Any]]:
     """Return a list of tables, as in ``[[topics]]``."""
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
-        raise InvalidOptionError("is no list of tables; write [[topics]]")
+        raise InvalidOptionError("must be a list of tables: write [[topics]]")
     return value
 
 
@@ -77,7 +77,7 @@ def one_of(words: type[Enum]) -> Reader:
             return words(value)
         except ValueError as error:
             known = ", ".join(one.value for one in words)
-            raise InvalidOptionError(f"is none of {known}: {value!r}") from error
+            raise InvalidOptionError(f"must be one of {known}, not {value!r}") from error
 
     return read
 
@@ -87,9 +87,9 @@ def number(least: int, most: int) -> Reader:
 
     def read(value: object) -> int:
         if not isinstance(value, int) or isinstance(value, bool):
-            raise InvalidOptionError(f"is no whole number: {value!r}")
+            raise InvalidOptionError(f"must be a whole number, not {value!r}")
         if not least <= value <= most:
-            raise InvalidOptionError(f"is not from {least:,} to {most:,}: {value:,}")
+            raise InvalidOptionError(f"must be from {least:,} to {most:,}, not {value:,}")
         return value
 
     return read
@@ -115,10 +115,10 @@ def span(least_ms: int, most_ms: int) -> Reader:
     def read(value: object) -> int:
         # A number without a unit is ambiguous.
         if not isinstance(value, str) or not value.strip()[-1:].isalpha():
-            raise InvalidOptionError(f"is no span of time with a unit, such as 90s, 5m, 1h, 7d: {value!r}")
+            raise InvalidOptionError(f"must be a duration with a unit, such as 90s, 5m, 1h, 7d, not {value!r}")
         found = parse_span(value)
         if not least_ms <= found <= most_ms:
-            raise InvalidOptionError(f"is not from {least_ms // 1000}s to {most_ms // DAY_MS}d: {value!r}")
+            raise InvalidOptionError(f"must be from {least_ms // 1000}s to {most_ms // DAY_MS}d, not {value!r}")
         return found
 
     return read

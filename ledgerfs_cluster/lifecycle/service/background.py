@@ -161,7 +161,7 @@ class BackgroundOffloads:
         for name, (_, copies) in left.items():
             self.has_given_up = True
             ids = ", ".join(str(one.ledger_id) for one in copies)
-            text = f"offload {name}: given up, ledgers {ids} were copied and not completed; the next run cleans up"
+            text = f"offload {name}: canceled, ledgers {ids} were copied but not completed; the next run cleans up"
             self._events.note(failed("offload given up", name, text))
 
     @property
@@ -201,7 +201,7 @@ class BackgroundOffloads:
                     self._copied[name] = since_s, kept
             if isinstance(error, LockLostError | StoppedError | StoreUnreachableError):
                 raise
-            text = f"offload {name}: copied ledgers are not completed yet: {error}"
+            text = f"offload {name}: copied ledgers cannot be completed yet: {error}"
             self._events.note(failed(f"offload not completed {type(error).__name__}", name, text, error))
         finally:
             self._last_set_s[name] = time.monotonic()
@@ -239,7 +239,9 @@ class BackgroundOffloads:
     def _copy(self, due: Due) -> None:
         try:
             if due.rule is None or due.rule.bucket is None:
-                raise RefusedLedgerError("it is not known where to offload to", key=due.topic)
+                raise RefusedLedgerError(
+                    "the bucket to offload to is unknown: set bucket for the topic in the policy file", key=due.topic
+                )
             self._step.require_free(due.topic)
             found = self._step.copy(due.topic, due.ledger_id, due.rule.bucket)
         except LedgerfsError as error:

@@ -88,11 +88,11 @@ class BrokerWork:
             outcomes = self._carry_out(action)
         except LedgerfsError as error:
             code = f"broker {what} {type(error).__name__}"
-            self._events.note(failed(code, name, f"{what} {name} by its broker: {error}", error))
+            self._events.note(failed(code, name, f"{what} of {name} by its broker failed: {error}", error))
         except Exception as error:
             # Errors in a pool's thread are not seen: report them here.
             code = f"broker {what} {type(error).__name__}"
-            self._events.note(failed(code, name, f"{what} {name} by its broker: {error!r}"))
+            self._events.note(failed(code, name, f"{what} of {name} by its broker failed: {error!r}"))
             raise
         else:
             for one in outcomes:

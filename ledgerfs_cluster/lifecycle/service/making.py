@@ -47,7 +47,7 @@ def _buckets_of(file: "PolicyFile") -> "Callable[[str], Bucket]":
     def at(url: str) -> "Bucket":
         place = known.get(url.rstrip("/"))
         if place is None:
-            raise RefusedLedgerError("no bucket of the policy file is there", key=url)
+            raise RefusedLedgerError("the policy file has no bucket with this URL", key=url)
         with lock:
             if place.name not in opened:
                 opened[place.name] = open_bucket(place.url, place.storage_options)

@@ -64,7 +64,7 @@ class Stopping:
     def require_going(self) -> None:
         """Raise `StoppedError` once no more work may begin."""
         if self._is_set:
-            raise StoppedError("the service is ending: nothing more is begun")
+            raise StoppedError("the service is stopping: no more work is started")
 
 
 @dataclass(slots=True)
@@ -159,7 +159,7 @@ class Service:
                 raise
             if not has_stopped:
                 code = f"pass {type(error).__name__}"
-                self.events.note(failed(code, error.key or "", f"this pass ended early: {error}", error))
+                self.events.note(failed(code, error.key or "", f"this pass failed: {error}", error))
                 self._write_status(failed_passes=self._status.failed_passes + 1)
             if once and not has_stopped:
                 raise
@@ -212,7 +212,9 @@ class Service:
         try:
             self.reopened = None if self.reopen is None else self.reopen()
         except LedgerfsError as error:
-            text = f"the policy was edited, and is not used: nothing is deleted or trimmed meanwhile: {error}"
+            text = (
+                f"the edited policy file cannot be used; until it is corrected, nothing is deleted or trimmed: {error}"
+            )
             self.events.note(failed("policy", error.key or "", text, error))
             return False
         return True
@@ -249,7 +251,7 @@ class Service:
         except LedgerfsError as error:
             if self.lock.is_lost:
                 raise
-            text = f"copied ledgers are completed later: {error}"
+            text = f"copied ledgers cannot be completed yet, the next pass tries again: {error}"
             self.events.note(failed(f"complete {type(error).__name__}", "", text, error))
 
     def _complete_or_give_up(self) -> None:
@@ -285,7 +287,7 @@ class Service:
         except LedgerfsError as error:
             if self.lock.is_lost:
                 raise
-            text = f"the status is not written: {error}"
+            text = f"the status cannot be written: {error}"
             self.events.note(failed(f"status {type(error).__name__}", "", text, error))
 
     def _backlog(self) -> dict[str, int]:

@@ -102,26 +102,28 @@ def parse_status(data: bytes, *, key: str) -> Status:
         texts = [one.pop("text") for one in troubles]
         for name, value in (pair for one in (values, *counts, *troubles) for pair in one.items()):
             if type(value) is not int or not 0 <= value < (_MOST_MS if name.endswith("_ms") else _LONG):
-                raise ValueError(f"{name} is not a number from 0 on that fits")
+                raise ValueError(f"{name} is not a valid number of at least 0")
         if not all(isinstance(one, str) for one in texts):
-            raise ValueError("the text of a trouble is none")
+            raise ValueError("the text of an error is not a string")
     except (ValueError, TypeError, AttributeError) as error:
-        raise CorruptMetadataError(f"no status of the lifecycle service: {error}", key=key) from error
+        raise CorruptMetadataError(
+            f"the node is not a valid status of the lifecycle service: {error}", key=key
+        ) from error
     return found
 
 
 def gauges_of(source: str, status: Status) -> Iterator[str]:
     """Yield the lines of Prometheus's text format."""
     gauges: tuple[tuple[str, str, float | Mapping[str, int], str], ...] = (
-        ("last_pass_timestamp_seconds", "When the last whole pass ended, seconds since 1970.", status.passed_ms / 1000, ""),
-        ("failed_passes", "Passes that have ended early since the last whole one.", status.failed_passes, ""),
+        ("last_pass_timestamp_seconds", "When the last complete pass ended, seconds since 1970.", status.passed_ms / 1000, ""),
+        ("failed_passes", "Failed passes since the last complete one.", status.failed_passes, ""),
         ("backlog_ledgers", "Ledgers that are due to be offloaded.", status.backlog_ledgers, ""),
         ("backlog_bytes", "Bytes that are due to be offloaded.", status.backlog_bytes, ""),
-        ("oldest_due_timestamp_seconds", "When the oldest of them was closed.", status.oldest_due_ms / 1000, ""),
-        ("troubles", "Troubles that the status has.", len(status.troubles), ""),
-        ("done_total", "Ledgers and bytes that were done since the service began.", status.done, "what"),
-        ("waiting", "Things that are not due yet.", status.waiting, "what"),
-        ("refused", "Things that must not be done, by why.", status.refused, "why"),
+        ("oldest_due_timestamp_seconds", "When the oldest due ledger was closed, seconds since 1970.", status.oldest_due_ms / 1000, ""),
+        ("troubles", "Errors in the status.", len(status.troubles), ""),
+        ("done_total", "Ledgers and bytes processed since the service started.", status.done, "what"),
+        ("waiting", "Work that is not due yet.", status.waiting, "what"),
+        ("refused", "Work that is refused, by reason.", status.refused, "why"),
     )  # fmt: skip
     for name, about, value, label in gauges:
         yield f"# HELP ledgerfs_lifecycle_{name} {about}"

@@ -58,7 +58,10 @@ class Check:
             target: note for target, note in sorted(notes.items()) if note.bucket == url and wanted.has(note.source)
         }
         if not chosen:
-            raise ObjectNotFoundError("no run has restored a topic from this bucket that is wanted", key=url)
+            raise ObjectNotFoundError(
+                "the new cluster has no topics that were restored from this bucket; check --into, --topics and BUCKET",
+                key=url,
+            )
         topics = []
         for number, (target, note) in enumerate(chosen.items(), 1):
             topics.append(self._checked(target, note))
@@ -75,7 +78,7 @@ class Check:
         try:
             compared = self._compared(topic.target_topic, ledgers, note, new_ids(nodes, target, note))
         except LedgerfsError as error:
-            reason = reason or f"it could not be read through brokers: {error}"
+            reason = reason or f"cannot read it through brokers: {error}"
         return replace(topic, ledgers=ledgers, reason=reason, compared=compared)
 
     def _compared(self, topic: str, ledgers: Sequence[LedgerRef], note: Note, ids: dict[int, int]) -> TopicComparison:

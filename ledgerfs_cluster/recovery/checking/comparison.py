@@ -151,16 +151,16 @@ class TopicComparison:
 
     def __str__(self) -> str:
         """Return a sentence."""
-        parts = [f"{self.counts['same']:,} of {self.expected:,} the same"]
+        parts = [f"{self.counts['same']:,} of {self.expected:,} are the same"]
         for kind, word in _WRONG.items():
             if self.counts[kind]:
                 parts.append(f"{self.counts[kind]:,} {word} ({', '.join(map(str, self.first[kind][:3]))})")
         if self.counts["appended"]:
-            parts.append(f"{self.counts['appended']:,} appended since")
+            parts.append(f"{self.counts['appended']:,} appended after the recovery")
         if self.is_silent:
             parts.append("brokers stopped sending")
         if self.counts["not_compared"]:
-            parts.append(f"{self.counts['not_compared']:,} not compared (Pulsar's client drops them)")
+            parts.append(f"{self.counts['not_compared']:,} not compared (Pulsar's client drops these messages)")
         return ", ".join(parts)
 
 
@@ -183,7 +183,9 @@ def compare_topic(
     known = [(ids or {}).get(one, one) for one in own]
     for one, other in (*pairwise(own), *pairwise(known)):
         if one >= other:
-            raise EntryRangeError(f"ledger {other} comes after {one}, and a topic is read in the order of ids")
+            raise EntryRangeError(
+                f"ledger {other} is listed after ledger {one}, but brokers read ledgers in the order of ids"
+            )
     found, wanted = TopicComparison(), _Wanted(expected_messages(topic, ledgers, hidden, known))
     highest: MessagePlace | None = None
     for came in _sent(service, topic, known, wanted):

@@ -27,16 +27,16 @@ from ledgerfs_cluster.snapshot.cluster_names import CLUSTERS, only_cluster
 from ledgerfs_cluster.zookeeper.nodes import NodeReader
 
 _SERVICE = re.compile(r"pulsar(\+ssl)?://[^\s@/?#]+/?", re.ASCII)
-_EXPECTED = "expected the address of brokers: pulsar://host:6650, or pulsar+ssl://host:6651"
-_MISSING = "the metadata of the cluster do not contain the address of its brokers; pass --service pulsar://host:6650"
+_EXPECTED = "expected the address of brokers for clients: pulsar://host:6650 or pulsar+ssl://host:6651"
+_MISSING = "the cluster's metadata does not contain the address of its brokers; pass --service pulsar://host:6650"
 _AHEAD = 100
 """Messages that the client prefetches: each may have some MiB."""
 
 _BY_NAME: dict[str, tuple[type[LedgerfsError], str]] = {
-    "AuthenticationError": (AuthenticationError, "the broker does not know who asks"),
-    "AuthorizationError": (AccessDeniedError, "the broker refused"),
+    "AuthenticationError": (AuthenticationError, "the broker requires a valid login (--token-file)"),
+    "AuthorizationError": (AccessDeniedError, "the broker refused access"),
     "TopicNotFound": (NotFoundError, "the broker has no such topic"),
-    "InvalidTopicName": (InvalidNameError, "the broker does not take this name"),
+    "InvalidTopicName": (InvalidNameError, "the broker does not accept this name"),
     **dict.fromkeys(
         ("Timeout", "ConnectError", "NotConnected", "ReadError", "LookupError", "ServiceUnitNotReady", "AlreadyClosed"),
         (StoreUnreachableError, "no broker answers"),
@@ -180,7 +180,7 @@ def _package() -> ModuleType:
     try:
         import pulsar
     except ImportError as error:
-        reason = "brokers are asked through the package pulsar-client; pip install 'ledgerfs[pulsar]'"
+        reason = "the Python package pulsar-client is missing: pip install 'ledgerfs[pulsar]'"
         raise InvalidOptionError(reason, key="pulsar-client") from error
     module: ModuleType = pulsar
     return module
@@ -192,5 +192,5 @@ def _our_errors(pulsar: ModuleType, topic: str) -> Iterator[None]:
     try:
         yield
     except pulsar.exceptions.PulsarException as error:
-        kind, reason = _BY_NAME.get(type(error).__name__, (BrokerRefusalError, "the broker refuses"))
+        kind, reason = _BY_NAME.get(type(error).__name__, (BrokerRefusalError, "the broker refused the request"))
         raise kind(f"{reason}: {printable(str(error))}", key=topic) from error

@@ -46,12 +46,12 @@ _LEFT: Mapping[str, str] = {
     "replicatorDispatchRate": "it is not replicated",
     **dict.fromkeys(
         ("topicDispatchRate", "subscriptionDispatchRate", "clusterSubscribeRate", "publishMaxMessageRate"),
-        "it was set for the former cluster",
+        "it was chosen for the lost cluster",
     ),
-    "resource_group_name": "whether the new cluster has this group is not known",
+    "resource_group_name": "it is unknown whether the new cluster has this resource group",
     **dict.fromkeys(
         (OFFLOAD, "offload_threshold", "offload_threshold_in_seconds", "offload_deletion_lag_ms"),
-        "it would stand in place of the brokers' own, by which they read what is restored",
+        "it would override the brokers' own offload settings, which they need to read restored topics",
     ),
 }
 """Policies that are never carried over, and the reasons."""
@@ -82,7 +82,7 @@ class FormerSetting:
     def __str__(self) -> str:
         """Return a line without control characters for the terminal."""
         if self.value is None:
-            return printable(f"{self.owner}: {self.name} not known: {self.reason}")
+            return printable(f"{self.owner}: {self.name} unknown: {self.reason}")
         reason = "" if self.reason is None else f" ({self.reason})"
         return printable(f"{self.owner}: {self.name} was {json.dumps(self.value)}: set it by hand{reason}")
 
@@ -133,7 +133,7 @@ def broker_settings(requests: AdminRequests) -> tuple[str, bool]:
     """Return the cluster's name and whether transactions are enabled, as brokers report; raises the errors of the admin API."""
     told = requests.told(_CONFIGURATION)
     if not isinstance(told, dict) or not isinstance(name := told.get("clusterName"), str) or not name:
-        raise AdminApiError("the broker does not report its cluster's name", key=requests.address + _CONFIGURATION)
+        raise AdminApiError("the broker does not report the name of its cluster", key=requests.address + _CONFIGURATION)
     return name, str(told.get("transactionCoordinatorEnabled")).lower() == "true"
 
 
@@ -192,7 +192,7 @@ def _made(requests: AdminRequests, path: str, settings: dict[str, Any]) -> bool:
     """Create a tenant or namespace, and return whether this run did; an existing one is no error."""
     answer = requests.change("PUT", path, settings, is_repeatable=True)
     if answer.status == _REFUSED and answer.reason:
-        raise AdminApiError(f"the broker does not take these settings: {answer.reason}", key=answer.where)
+        raise AdminApiError(f"the broker does not accept these settings: {answer.reason}", key=answer.where)
     if answer.status == _IS_THERE:
         return answer.is_repeated
     answer.require_ok()
@@ -202,7 +202,7 @@ def _made(requests: AdminRequests, path: str, settings: dict[str, Any]) -> bool:
 def _namespace_path(namespace: str) -> str:
     """Return the path of a namespace; raises `InvalidNameError` for an invalid name, since the path contains it unencoded."""
     if parse_managed_ledger_name(f"{namespace}/persistent/x") is None:
-        raise InvalidNameError("not the name of a namespace", key=namespace)
+        raise InvalidNameError("not a valid namespace", key=namespace)
     return f"/admin/v2/namespaces/{namespace}"
 
 
@@ -217,7 +217,11 @@ def _tenant(requests: AdminRequests, name: str, settings: DumpedSettings, cluste
         return OwnerPlan(name, True, {"adminRoles": roles, "allowedClusters": [cluster]}, tuple(by_hand))
     there = _object(answer.require_ok())
     is_allowed = cluster in _texts(there.get("allowedClusters"))
-    trouble = None if is_allowed else f"the tenant may not use the cluster {cluster}"
+    trouble = (
+        None
+        if is_allowed
+        else f"the tenant has no permission to use cluster {cluster}; allow it with `pulsar-admin tenants update`"
+    )
     if not _texts(there.get("adminRoles")).issuperset(roles):
         by_hand = [FormerSetting(owner, "adminRoles", roles)]
     return OwnerPlan(name, False, there, tuple(by_hand), trouble=trouble)
@@ -229,7 +233,10 @@ def _namespace(
     owner = f"namespace {name}"
     if name.count("/") == 2:
         return OwnerPlan(
-            name, False, {}, trouble=f"{name} is a name of Pulsar 1, with a cluster: restore under another name (--as)"
+            name,
+            False,
+            {},
+            trouble=f"{name} is a namespace of Pulsar 1, with a cluster in its name: restore under another name (--as)",
         )
     answer = requests.get(_namespace_path(name), accept=frozenset({404}))
     is_new = answer.status == 404 and bool(answer.reason)
@@ -240,8 +247,8 @@ def _namespace(
     if len(formers) > 1:
         # Of several source namespaces none takes precedence.
         several = ", ".join(formers)
-        remarks.append(f"its topics are of {several}, so it gets the policies of none")
-        reason = f"it stands for {several}, whose policies are not compared"
+        remarks.append(f"its topics come from several namespaces ({several}), so none of their policies are set")
+        reason = f"it replaces several namespaces ({several}), whose policies are not compared"
         by_hand.append(FormerSetting(owner, "policies", None, reason))
     else:
         former: dict[str, Any] | None = None
@@ -252,15 +259,15 @@ def _namespace(
                 policies, why = carried_policies(former, cluster, key=key, is_renamed=name != formers[0])
         except CorruptMetadataError as error:
             by_hand.append(FormerSetting(owner, "policies", None, f"{error.key}: {error.reason}"))
-            remarks.append(f"its former policies are damaged, so it gets none of them: {error}")
+            remarks.append(f"its former policies are damaged, so none are set: {error}")
         if former is None and not remarks:
-            remarks.append("its former policies are not known")
+            remarks.append("its former policies are unknown")
         by_hand += _left(owner, former or {}, policies if is_new else there, why)
     if not is_new:
-        is_cut = there.get(_STRATEGY) == _PERMISSIVE and "its former policies are not known" in remarks
-        remark = "every schema may follow every other: if it was made by a run that was ended, set its strategy"
+        is_cut = there.get(_STRATEGY) == _PERMISSIVE and "its former policies are unknown" in remarks
+        remark = "its schema compatibility strategy is ALWAYS_COMPATIBLE: if an interrupted run created it, set the right strategy"
         return OwnerPlan(name, False, there, tuple(by_hand), (remark,) if is_cut else ())
-    remarks.append("it keeps all until its retention and time to live are set")
+    remarks.append("it keeps all messages until you set its retention and time to live")
     return OwnerPlan(name, True, policies, tuple(by_hand), tuple(remarks))
 
 
@@ -273,7 +280,7 @@ def _left(
             continue
         if name == CLUSTERS:
             if len(_texts(value)) > 1:
-                yield _setting(owner, name, sorted(_texts(value)), "namespaces are in the new cluster alone")
+                yield _setting(owner, name, sorted(_texts(value)), "namespaces are only in the new cluster")
         elif not _holds(name, value, there.get(name)):
             yield _setting(owner, name, value, why.get(name))
 
@@ -304,7 +311,7 @@ def _setting(owner: str, name: str, value: Any, reason: str | None = None) -> Fo
     except CorruptMetadataError:
         # Credentials may be anywhere in it.
         return FormerSetting(owner, name, None, "it is damaged")
-    reason = "with a driver and a bucket, those that topics are restored from: with others brokers read nothing of them"
+    reason = "if you set driver and bucket, use those of the restored topics: brokers cannot read them with others"
     return FormerSetting(owner, name, without_credentials(value), reason)
 
 
@@ -345,7 +352,7 @@ def _texts(value: object) -> set[str]:
 def _object(answer: Answer) -> Mapping[str, Any]:
     told = answer.json()
     if not isinstance(told, dict):
-        raise answer.unexpected("no object of settings")
+        raise answer.unexpected("no JSON object with settings")
     return told
 
 
@@ -361,9 +368,9 @@ def carried_policies(
     why = {name: reason for name, reason in _LEFT.items() if policies.pop(name, None) not in (None, -1)}
     rights = policies.get(_AUTH) or {}
     if not isinstance(rights, Mapping):
-        raise CorruptMetadataError(f"{_AUTH} is no JSON object", key=key)
+        raise CorruptMetadataError(f"{_AUTH} is not a JSON object", key=key)
     if is_renamed and any(rights.get(name) for name in _TOPIC_AUTH):
-        why[_AUTH] = "rights of single topics and subscriptions are of the former names"
+        why[_AUTH] = "permissions of single topics and subscriptions use the former names"
         policies[_AUTH] = {name: value for name, value in rights.items() if name not in _TOPIC_AUTH}
     policies[CLUSTERS] = [cluster]
     _hold(policies, why)
@@ -375,14 +382,14 @@ def _hold(policies: dict[str, Any], why: dict[str, str]) -> None:
     for name, held in HELD.items():
         # Older brokers wrote -1 for none.
         if policies.get(name) not in (None, held, -1):
-            why[name] = "it is held back, since it may delete what is restored"
+            why[name] = "not set yet, since it could delete restored messages"
         policies[name] = held
     quotas = policies.get(BACKLOG)
     if not isinstance(quotas, Mapping):
         return
     kept = {kind: quota for kind, quota in quotas.items() if not _evicts(quota)}
     if kept != quotas:
-        why[BACKLOG] = "it is held back, since it may drop what no subscription has read"
+        why[BACKLOG] = "not set yet, since it could delete unread messages"
         policies[BACKLOG] = kept
 
 
@@ -390,7 +397,7 @@ def deleting_policy(policies: Mapping[str, Any]) -> str | None:
     """Return the first policy of a namespace that deletes or expires messages, in words; None if there is none."""
     retention = policies.get(RETENTION)
     if not isinstance(retention, dict):
-        return "no retention of its own, so that of the brokers, usually none"
+        return "no retention policy, so the brokers' default applies, which is usually none"
     minutes, megabytes = (retention.get(name) for name in HELD[RETENTION])
     if not minutes == megabytes == -1:
         return f"a retention of {minutes} minutes and {megabytes} MB"
@@ -400,7 +407,7 @@ def deleting_policy(policies: Mapping[str, Any]) -> str | None:
             return f"{what} of {value}"
     quotas = policies.get(BACKLOG)
     if any(map(_evicts, quotas.values() if isinstance(quotas, dict) else ())):
-        return f"a backlog quota that evicts ({_EVICTION})"
+        return f"a backlog quota that deletes unread messages ({_EVICTION})"
     return None
 
 

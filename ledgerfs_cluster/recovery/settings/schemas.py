@@ -90,8 +90,8 @@ class SchemaPlan:
         if self.conflict is not None:
             return self.conflict
         if self.lost:
-            told = "; ".join(f"version {number}: {why}" for number, why in self.lost.items())
-            return f"not all versions of its schema can be set again: {told}"
+            reasons = "; ".join(f"version {number}: {why}" for number, why in self.lost.items())
+            return f"some versions of its schema cannot be restored: {reasons}"
         return None
 
 
@@ -104,7 +104,7 @@ def plan_schemas(topic: str, versions: Iterable[SchemaVersion], existing: Sequen
     known = last_generation(versions)
     last = max(known, default=-1)
     if last >= MOST_STEPS:
-        reason = f"its schemas have numbers up to {last}, and not more than {MOST_STEPS} are set again"
+        reason = f"its schemas have version numbers up to {last}, but at most {MOST_STEPS} versions can be restored"
         return SchemaPlan(topic, (), conflict=reason)
     found = [_step(known.get(number)) for number in range(last + 1)]
     steps = tuple(step for step, _ in found)
@@ -123,22 +123,22 @@ def progress(steps: Sequence[Step], existing: Sequence[SchemaVersion]) -> tuple[
     hiding = max((one.version for one in existing if one.is_deletion), default=-1)
     visible = {one.version: one.schema for one in existing if not one.is_deletion}
     if hiding >= 0 and hiding < len(steps) and steps[hiding] is not None:
-        return there, f"the broker has a deletion as version {hiding}, which was a schema"
+        return there, f"the broker has a deletion as version {hiding}, but the lost cluster had a schema"
     for number in range(hiding + 1, min(there, len(steps))):
         step, schema = steps[number], visible.get(number)
         if step is None:
-            return there, f"the broker does not have version {number} as a deletion, which it was"
+            return there, f"version {number} was a deletion in the lost cluster, but is not one at the broker"
         if schema is None or not is_as_registered(step, schema):
-            return there, f"the broker has another schema as version {number}"
+            return there, f"the broker has a different schema as version {number}"
     if hiding >= len(steps) > 0:
-        return there, f"the broker has a deletion as version {hiding}, behind all that were there, and hides them"
+        return there, f"the broker has a deletion as version {hiding}, which hides all former versions"
     return there, None
 
 
 def _step(known: SchemaVersion | None) -> tuple[Step, str | None]:
     """Return the step for the next number, and why it is a deletion in place of a schema; None if it is as before."""
     if known is None:
-        return None, "nothing is known of it"
+        return None, "no dump or saved schema contains it"
     if known.is_deletion:
         return None, None
     try:
@@ -225,7 +225,7 @@ def _version(
     name: str, stored: StoredVersion, answer: SchemaAnswer | None, saved: Sequence[SchemaVersion]
 ) -> SchemaVersion:
     """Return BookKeeper's definition of a version, a saved replacement, or one marked as unreadable with the reason."""
-    why = "the dump has no entry of it" if answer is None else answer.trouble or "the dump has no entry of it"
+    why = "the dump does not contain it" if answer is None else answer.trouble or "the dump does not contain it"
     if answer is not None and answer.payload is not None:
         try:
             return replace(parse_stored_schema(answer.payload, key=name, version=stored.version), source=SOURCE)
@@ -259,7 +259,9 @@ def plan_topics(
         try:
             versions = known_of(topic_of(source))
         except (CorruptMetadataError, InvalidNameError) as error:
-            found[target] = SchemaPlan(topic, (), conflict=f"what is known of its schemas is damaged: {error}")
+            found[target] = SchemaPlan(
+                topic, (), conflict=f"its schemas in the dump or the saved schemas are damaged: {error}"
+            )
             continue
         if versions:
             there = () if namespace_of(target) in new_namespaces else AdminApi(requests).versions(topic)
@@ -302,17 +304,17 @@ def restore_schemas(api: AdminApi, plan: SchemaPlan) -> int:
     for number in range(first, len(plan.steps)):
         step = plan.steps[number]
         if step is None and _required(api, plan) != number:
-            reason = f"another client sets its schemas: version {number} is taken since a moment ago"
+            reason = f"another client registers schemas of this topic at the same time: version {number} is now in use"
             raise SchemaConflictError(reason, key=plan.topic)
         taken = api.delete(plan.topic) if step is None else api.register(plan.topic, step)
         if taken != number:
             reason = (
-                f"version {number} has the number {taken} at the broker, so messages would be read as what they are not; "
-                "another client sets its schemas, or the broker takes two of them for equal"
+                f"the broker registered version {number} as {taken}, so messages would be decoded with the wrong schema: another client "
+                "registers schemas at the same time, or the broker treats two versions as equal"
             )
             raise SchemaConflictError(reason, key=plan.topic)
     if _required(api, plan) < len(plan.steps):
-        raise SchemaConflictError("the broker does not have all versions that it said it has", key=plan.topic)
+        raise SchemaConflictError("the broker lacks versions that it reported as registered", key=plan.topic)
     return max(0, len(plan.steps) - first)
 
 

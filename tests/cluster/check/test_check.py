@@ -101,7 +101,7 @@ def test_a_ledger_that_ends_elsewhere_by_its_list_is_named(
     (found,) = checked.check().findings
     assert (found.kind, found.ledger_ids, found.size) == (UNEQUAL, (unequal,), abs(size))
     assert found.kind.is_loss
-    assert ("nowhere" in found.evidence) is (entries > 0)
+    assert ("do not exist" in found.evidence) is (entries > 0)
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])
@@ -112,7 +112,10 @@ def test_objects_of_a_noted_attempt_are_no_orphans(cluster: LiveCluster, checked
     checked.put_objects(first, attempt.key.uuid)
     checked.put_objects(second, orphan)
     assert checked.kinds() == {(FindingKind.ORPHAN_OBJECT, (second,))}
-    assert any(one.startswith("1 offloads that nothing names are noted") for one in checked.check().left_out)
+    assert any(
+        one.startswith("1 offloads without an owner are recorded in the lifecycle journal")
+        for one in checked.check().left_out
+    )
     assert [one.path for one in checked.check().survey.damaged] == ([attempt.path] if is_damaged else [])
     cluster.zookeeper.delete(attempt.path)
     assert checked.kinds() == {(FindingKind.ORPHAN_OBJECT, (one,)) for one in (first, second)}
@@ -134,8 +137,8 @@ def test_objects_that_the_store_refuses_are_neither_sound_nor_lost(cluster: Live
     assert found.findings == []
     assert not found.is_complete
     (said,) = found.unjudged
-    assert said.startswith("the store refuses objects that are listed as offloaded: ")
-    assert any(f"/{key}: the policy denies it; and 1 more" in said for key in keys)
+    assert said.startswith("the store refuses access to objects of offloaded ledgers: ")
+    assert any(f"/{key}: the policy denies it; 1 more objects" in said for key in keys)
 
 
 def test_a_compacted_topic_whose_cursor_was_not_read_is_not_judged(cluster: LiveCluster, checked: Checked) -> None:
@@ -143,7 +146,7 @@ def test_a_compacted_topic_whose_cursor_was_not_read_is_not_judged(cluster: Live
     cluster.add_cursor(TOPIC, "__compaction", (first, 1), stale=(first, 0), properties={"CompactedTopicLedger": 999})
     found = checked.check(with_bucket=False)
     assert (found.findings, found.is_complete) == ([], False)
-    assert found.unjudged[0].startswith("1 compacted topics are named by ledgers of cursors that were not read")
+    assert found.unjudged[0].startswith("1 compacted topics were not checked: ")
 
 
 def test_what_is_marked_is_no_orphan(cluster: LiveCluster, checked: Checked) -> None:

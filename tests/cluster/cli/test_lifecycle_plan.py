@@ -71,7 +71,7 @@ def test_a_plan_tells_each_action_with_why(cluster: LiveCluster, policy: str) ->
     assert [one["node"] for one in found["clean", TOPIC]["records"]] == [f"attempt-151-{UUID}"]
     assert set(found) == {("offload", TOPIC), ("clean", TOPIC)}
     waiting = {(one["kind"], one["topic"]): one for one in told["waiting"] if 150 in one["ledgers"]}
-    assert "no admin is named" in waiting["trim", TOPIC]["why"]
+    assert "its address is missing" in waiting["trim", TOPIC]["why"]
     assert told["refused"] == []
     assert told["policy"] == policy
 
@@ -81,13 +81,13 @@ def test_the_table_has_actions_and_with_all_what_waits_and_is_refused(policy: st
     text, said = done.stdout.decode(), done.stderr.decode()
     assert [line.split()[0] for line in text.splitlines()] == ["what", "offload", "clean"]
     assert "offload: 1 for 1 ledgers" in said
-    assert "waits: 2 trim" in said
-    assert "--all shows" in said
+    assert "waiting: 2 trim" in said
+    assert "--all lists" in said
     every = output("lifecycle", "plan", policy, "--all")
-    assert "a broker has to trim, and no admin is named" in every
+    assert "a broker has to trim, but its address is missing" in every
     alone = run("lifecycle", "plan", policy, "--topic", LOADED)
     assert alone.stdout == b""
-    assert b"nothing is to be done" in alone.stderr
+    assert b"no work is due" in alone.stderr
 
 
 def test_a_broker_that_is_named_is_planned_for_and_not_asked(policy: str) -> None:
@@ -123,7 +123,7 @@ def test_a_dump_is_planned_for_without_notes(cluster: LiveCluster, policy: str, 
     done = run("lifecycle", "plan", policy, "--cluster", str(tmp_path / "dump.json.zst"), "--json")
     told = json.loads(done.stdout)
     assert {(one["kind"], tuple(one["ledgers"])) for one in told["actions"]} == {("offload", (151,))}
-    assert b"a dump shows one moment" in done.stderr
+    assert b"this plan is from a dump" in done.stderr
     # One that the file names is beside it.
     text = Path(policy).read_text().replace(cluster.url, "dump.json.zst")
     Path(policy).write_text(text)
@@ -136,8 +136,8 @@ def test_wrong_use_is_named(policy: str, tmp_path: Path) -> None:
     assert b"bad.toml: topics[1].trimm" in run("lifecycle", "plan", str(bad), code=2).stderr
     empty = tmp_path / "empty.toml"
     empty.write_text("")
-    assert b"names no cluster" in run("lifecycle", "plan", str(empty), code=2).stderr
-    assert b"no topic of this name" in run("lifecycle", "plan", policy, "--topic", "nothing", code=2).stderr
+    assert b"does not contain a cluster" in run("lifecycle", "plan", str(empty), code=2).stderr
+    assert b"no topic with this name" in run("lifecycle", "plan", policy, "--topic", "nothing", code=2).stderr
     assert b"cannot be read" in run("lifecycle", "plan", str(tmp_path / "none.toml"), code=2).stderr
 
 

@@ -66,10 +66,13 @@ def test_a_broker_that_serves_less_or_other_bytes_is_told(clusters: Clusters) ->
 
 
 def test_what_no_run_restored_fails_a_check(clusters: Clusters) -> None:
-    assert "no run has restored" in run("recover", "check", *clusters.check_arguments(), code=1).stderr.decode()
+    assert (
+        "no topics that were restored from this bucket"
+        in run("recover", "check", *clusters.check_arguments(), code=1).stderr.decode()
+    )
     output("recover", "run", *run_arguments(clusters, "--no-dump", "--yes"))
     refused = run("recover", "check", *clusters.check_arguments("--topics", "public/others/.*"), code=1)
-    assert "no run has restored" in refused.stderr.decode()
+    assert "no topics that were restored from this bucket" in refused.stderr.decode()
 
 
 def test_a_check_finds_what_came_late_is_gone_or_was_made_anew(clusters: Clusters) -> None:
@@ -79,7 +82,7 @@ def test_a_check_finds_what_came_late_is_gone_or_was_made_anew(clusters: Cluster
 
     output("recover", "run", *run_arguments(clusters, "--no-dump", "--yes"))
     late = clusters.rolled(ORDERS)
-    assert "1 ledgers in the bucket are not in its list" in why()
+    assert "1 ledgers in the bucket are not in its ledger list" in why()
     for file in clusters.old.bucket().glob(f"*-ledger-{late}*"):
         file.unlink()
     output("recover", "check", *clusters.check_arguments())
@@ -87,7 +90,7 @@ def test_a_check_finds_what_came_late_is_gone_or_was_made_anew(clusters: Cluster
     lost = list(clusters.old.bucket().glob(f"*-ledger-{first}*"))
     for file in lost:
         file.rename(file.with_name(f"{file.name}.away"))
-    assert f"does not have ledger {first}, which its list names" in why()
+    assert f"the bucket lacks ledger {first} of its ledger list" in why()
     for file in lost:
         file.with_name(f"{file.name}.away").rename(file)
     clusters.new.zookeeper.delete(clusters.new.chroot + managed_ledger_path(managed_ledger_of(ORDERS)))
@@ -112,15 +115,15 @@ def test_a_check_finds_topics_under_other_names_and_ids(clusters: Clusters) -> N
 
 def test_wrong_usage(clusters: Clusters, tmp_path: Path) -> None:
     for more, words in (
-        ((), "--yes is needed"),
-        (("--yes", "--topics", "("), "no regular expression"),
-        (("--yes", "--as", "public/restored"), "{topic} at its end"),
-        (("--yes", "--no-dump", "--dump", "d"), "contradict each other"),
+        ((), "pass --yes"),
+        (("--yes", "--topics", "("), "not a regular expression"),
+        (("--yes", "--as", "public/restored"), "{topic} at the end"),
+        (("--yes", "--no-dump", "--dump", "d"), "exclude each other"),
     ):
         told = run("recover", "run", *run_arguments(clusters, *more), code=2).stderr.decode()
         assert words in told, told
     told = run("recover", "plan", clusters.old.bucket_url(), "--into", clusters.new.url, code=2).stderr.decode()
-    assert "name both, or none" in told
+    assert "pass both (of the same cluster), or neither" in told
     assert not [path for path in clusters.new.nodes if "/managed-ledgers/" in path]
 
 
@@ -140,7 +143,7 @@ def test_the_newest_dump_of_the_bucket_is_taken(clusters: Clusters) -> None:
         clusters.settings.admin.url,
         code=2,
     )
-    assert "of the new cluster itself" in refused.stderr.decode()
+    assert "all dumps in the bucket are of the new cluster" in refused.stderr.decode()
 
 
 def test_without_a_lock_nothing_is_done(clusters: Clusters) -> None:

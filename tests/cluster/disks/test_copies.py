@@ -84,7 +84,7 @@ def test_striped_ledgers_come_together(kind: DigestType, tmp_path: Path) -> None
 
 def test_what_two_disks_had_is_lost_and_named(disks: Disks) -> None:
     bucket = disks.open(0)
-    with pytest.raises(CorruptLedgerError, match="entry 1 is on none of the given disks"):
+    with pytest.raises(CorruptLedgerError, match="entry 1 is missing on all given disks"):
         payloads(bucket)
     lost = [number for number in range(30) if number % 3 == 1]
     told: list[int] = []
@@ -93,7 +93,7 @@ def test_what_two_disks_had_is_lost_and_named(disks: Disks) -> None:
     assert [entry for batch in batches for entry, _ in batch] == sorted(set(range(30)) - set(lost))
     assert (
         "lost-entries",
-        f"10 of 30 entries are on none of the given disks: {', '.join(map(str, lost))}",
+        f"10 of 30 entries are missing on all given disks: {', '.join(map(str, lost))}",
     ) in findings(bucket)
 
 
@@ -157,7 +157,7 @@ def test_a_ledger_of_which_no_disk_has_an_entry_is_missing(disks: Disks) -> None
     listed = list_node(TOPIC, *(LedgerInfo(number, 0, 0, 0) for number in (7, 9)))
     write_dump(disks.folder / "dump", [disks.ledger.zookeeper_node(), other.zookeeper_node(), listed])
     bucket = disks.open()
-    with pytest.raises(MissingLedgerError, match="none of the given disks has an entry of it"):
+    with pytest.raises(MissingLedgerError, match="the given disks have no entry of it"):
         list(bucket.topic("t/n/x").scan())
     assert not verify(bucket).is_complete
 
@@ -168,7 +168,7 @@ def test_what_was_made_after_the_dump_is_named_and_no_topic_hides_it(disks: Disk
     bucket = disks.open()
     assert bucket.catalog.unplaced() == [12]
     assert [bytes(one.data) for one in bucket.ledger(12).read(0, 0)] == [b"since"]
-    reason = "it may have been made after the metadata was saved: nobody can tell which topic it is of"
+    reason = "its topic is unknown: the ledger may be newer than the metadata; pass newer metadata (--metadata)"
     assert ("newer-ledger", reason) in findings(bucket)
     with pytest.warns(UnplacedLedgersWarning):
         bucket.topic("t/n/x").scan()
@@ -179,7 +179,7 @@ def test_what_is_deleted_is_only_counted(disks: Disks) -> None:
     bucket = disks.open()
     assert [ref.ledger_id for ref in bucket.catalog.refs()] == [7]
     assert bucket.catalog.unplaced() == []
-    assert bucket.catalog.remains[3].counts()["ledgers that are deleted, and whose space is not free yet"] == 1
+    assert bucket.catalog.remains[3].counts()["deleted ledgers whose space is not free yet"] == 1
 
 
 def test_ids_far_apart_cost_no_time(disks: Disks) -> None:
@@ -190,7 +190,7 @@ def test_ids_far_apart_cost_no_time(disks: Disks) -> None:
     write_log(disks.currents[0], 1, [bytes(stored)])
     bucket = disks.open()
     assert payloads(bucket) == disks.ledger.payloads
-    assert ("damaged-copy", f"a copy of entry {2**61} of ledger 7, which lies behind its end, is damaged") in findings(
+    assert ("damaged-copy", f"a copy of entry {2**61} of ledger 7, which is after its end, is damaged") in findings(
         bucket
     )
     node = disks.ledger.node()
@@ -203,7 +203,7 @@ def test_ids_far_apart_cost_no_time(disks: Disks) -> None:
     assert (told[0][0], told[-1][1], len(told)) == (30, 2**58, 2)
     assert (
         "lost-entries",
-        f"{2**58 - 29:,} of {2**58 + 1:,} entries are on none of the given disks: 30 to {2**58}",
+        f"{2**58 - 29:,} of {2**58 + 1:,} entries are missing on all given disks: 30 to {2**58}",
     ) in findings(bucket)
 
 
@@ -211,11 +211,11 @@ def test_disks_and_metadata_of_two_clusters_are_refused(tmp_path: Path) -> None:
     ledger = MadeLedger(7, payloads=[b"a", b"b"])
     for name, instance in (("a", "one"), ("b", "two"), ("c", None)):
         write_log(make_disk(tmp_path / name, f"{name}:3181", instance), 0, [ledger.stored(0)])
-    with pytest.raises(InvalidOptionError, match="disks of two clusters"):
+    with pytest.raises(InvalidOptionError, match="the disks belong to two clusters"):
         open_bucket(f"bookies://{tmp_path}/a,{tmp_path}/b", cache_dir=str(tmp_path / "cache")).topics()
     write_dump(tmp_path / "dump", [Node("/ledgers/INSTANCEID", b"two", 1, 1, 0, 0), ledger.zookeeper_node()])
     options = {"metadata": str(tmp_path / "dump")}
-    with pytest.raises(InvalidOptionError, match="it is of the cluster two, and the disks are of one"):
+    with pytest.raises(InvalidOptionError, match="the metadata is of cluster two, but the disks are of cluster one"):
         open_bucket(f"bookies://{tmp_path}/a,{tmp_path}/c", options, cache_dir=str(tmp_path / "cache")).topics()
     assert open_bucket(f"bookies://{tmp_path}/b,{tmp_path}/c", options, cache_dir=str(tmp_path / "cache")).topics()
 

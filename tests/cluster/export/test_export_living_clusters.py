@@ -83,7 +83,7 @@ def test_a_message_that_began_in_a_trimmed_ledger_stays_when_the_open_one_grows(
     for kind in KINDS:
         report = exported(cluster, tmp_path / kind, kind)
         assert (held(report), report.written, report.kept) == ([second], 1, 1), kind
-        assert f"would lack rows of ledgers that are gone: {first}" in str(report.held[0]), kind
+        assert f"would lack rows of deleted ledgers: {first}" in str(report.held[0]), kind
         assert values_in(tmp_path / kind) == [*before, b"f0"], kind
 
 
@@ -98,11 +98,11 @@ def test_a_ledger_that_is_gone_though_it_was_open_is_told_of_by_the_command(
     cluster.trim(TOPIC, first)
     cluster.publish(TOPIC, messages(5, first=5))
     told = run(*command, code=1).stderr.decode()
-    assert f"ledger {second}: its file stays as it is, though it may lack rows" in told
+    assert f"ledger {second}: its file may lack rows, but is not written again" in told
     cluster.roll_over(TOPIC)
     cluster.trim(TOPIC, second)
     told = run(*command, code=1).stderr.decode()
-    assert f"ledger {second}: it was still written when it was exported up to entry" in told
+    assert f"ledger {second}: it was still open when it was exported up to entry" in told
 
 
 @pytest.mark.parametrize("has_next", [True, False])
@@ -151,11 +151,11 @@ def test_a_file_that_is_held_when_its_ledger_closes_is_told_of_only_if_that_had_
     cluster.roll_over(TOPIC)
     cluster.publish(TOPIC, messages(2, "n"))
     told = run(*command, code=int(grows)).stderr.decode()
-    assert (f"ledger {second}: its file stays as it is" in told) == grows
+    assert (f"ledger {second}: its file may lack rows, but is not written again" in told) == grows
     cluster.trim(TOPIC, second)
     for _ in range(2):
         told = run(*command, code=int(grows)).stderr.decode()
-        assert (f"ledger {second}: it was still written when it was exported" in told) == grows
+        assert (f"ledger {second}: it was still open when it was exported" in told) == grows
     assert values_in(tmp_path / "out") == [b"a0", b"a1", b"c0c1", b"b0", b"b1", b"n0", b"n1"]
 
 
@@ -186,7 +186,7 @@ def test_ledgers_that_may_have_come_and_gone_between_two_exports_are_told_of_onc
         with pytest.raises(ZeroDivisionError):
             exported(cluster, out)
     report = exported(cluster, out)
-    assert f"ledger {newest}: it was the last ledger of an earlier export, and is gone" in str(*report.held)
+    assert f"ledger {newest}: it was the last ledger of an earlier export, and was deleted" in str(*report.held)
     assert values_in(out)[-1] == b"q0"
     assert exported(cluster, out).held == []
 
@@ -266,8 +266,8 @@ def test_entries_that_a_ledger_was_closed_without_stay_and_are_told_of(cluster: 
     cluster.roll_over(TOPIC)
     for _ in range(2):
         told = run(*command, code=1).stderr.decode()
-        assert f"ledger {ledger}: its file stays as it is" in told
-        assert "entries up to 5, and the ledger is listed up to entry 4 now" in told
+        assert f"ledger {ledger}: its file may lack rows, but is not written again" in told
+        assert "entries up to 5: the ledger now ends with entry 4" in told
         assert len(values_in(tmp_path / "out")) == 6
 
 

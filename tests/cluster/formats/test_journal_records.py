@@ -192,8 +192,8 @@ def test_a_header_tells_where_records_begin(version: int, first: int) -> None:
 @for_each(
     ("data", "reason", "offset"),
     [
-        (b"", "shorter", 0),
-        (b"BKLG\0\0\0", "shorter", 0),
+        (b"", "less than the header", 0),
+        (b"BKLG\0\0\0", "less than the header", 0),
         (bytes(512), "begins with", 0),
         (b"BKLO\0\0\0\1", "begins with", 0),
         (b"BKLG\0\0\0\7", "version 7", 4),

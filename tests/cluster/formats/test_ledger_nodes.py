@@ -202,21 +202,24 @@ def test_what_is_not_told_has_the_value_of_bookkeeper():
         ({"last_entry": -2, "length": 0}, "length 0 and last entry -2"),
         ({"length": MAX_INT64}, f"length {MAX_INT64} and last entry 9"),
         ({"last_entry": MAX_INT64}, f"length 100 and last entry {MAX_INT64}"),
-        ({"state": 0}, "state 0 and digest 1"),
-        ({"state": 4}, "state 4 and digest 1"),
-        ({"digest_type": 5}, "state 3 and digest 5"),
-        ({"write_quorum": 0}, "0 acknowledgements of 0 writes to 3 bookies"),
-        ({"write_quorum": 4}, "4 acknowledgements of 4 writes to 3 bookies"),
-        ({"ack_quorum": 3}, "3 acknowledgements of 2 writes to 3 bookies"),
-        ({"ack_quorum": 0}, "0 acknowledgements of 2 writes to 3 bookies"),
+        ({"state": 0}, "state 0 or digest 1"),
+        ({"state": 4}, "state 4 or digest 1"),
+        ({"digest_type": 5}, "state 3 or digest 5"),
+        ({"write_quorum": 0}, "ack quorum 0, write quorum 0, ensemble size 3"),
+        ({"write_quorum": 4}, "ack quorum 4, write quorum 4, ensemble size 3"),
+        ({"ack_quorum": 3}, "ack quorum 3, write quorum 2, ensemble size 3"),
+        ({"ack_quorum": 0}, "ack quorum 0, write quorum 2, ensemble size 3"),
         ({"ensemble_size": 4}, "the ensemble from entry 0 on has 3 bookies instead of 4"),
         ({"ensemble_size": 2**31 - 1}, f"has 3 bookies instead of {2**31 - 1}"),
-        ({"ensemble": []}, "no ensemble for its first entry"),
+        ({"ensemble": []}, "no ensemble for entry 0"),
         (
             {"ensemble": [LedgerMetadataRecord.Ensemble(first_entry=1, bookie=[b"a"] * 3)]},
-            "no ensemble for its first entry",
+            "no ensemble for entry 0",
         ),
-        ({"ensemble": [LedgerMetadataRecord.Ensemble(first_entry=0, bookie=[b"a"] * 3)] * 2}, "or several for one"),
+        (
+            {"ensemble": [LedgerMetadataRecord.Ensemble(first_entry=0, bookie=[b"a"] * 3)] * 2},
+            "several ensembles from the same",
+        ),
     ],
 )
 def test_ledgers_that_cannot_be_are_refused(fields, reason):
@@ -227,7 +230,7 @@ def test_ledgers_that_cannot_be_are_refused(fields, reason):
 def test_missing_required_field_is_named(field):
     record = message()
     record.ClearField(field)
-    assert refused(node_of(record)).reason == f"ledger metadata lacks its {field}"
+    assert refused(node_of(record)).reason == f"the ledger metadata lacks the field {field}"
 
 
 @for_each(
@@ -246,13 +249,13 @@ def test_missing_required_field_is_named(field):
     ],
 )
 def test_bytes_without_a_version_are_refused(data):
-    assert refused(data).reason == "the node is no ledger's: it does not begin with a version"
+    assert refused(data).reason == "the node is not ledger metadata: it does not begin with a version"
 
 
 @pytest.mark.parametrize("version", [0, 1, 4, 33])
 def test_unknown_versions_are_refused(version):
     error = refused(HEAD + b"%d\n" % version + VERSION_3[len(HEAD) + 2 :])
-    assert error.reason == f"ledger metadata of version {version}, which is not known"
+    assert error.reason == f"the ledger metadata has an unknown version {version}"
 
 
 @pytest.mark.parametrize("version", [VERSION_2, VERSION_3])

@@ -100,7 +100,9 @@ def test_ledgers_over_a_size_are_offloaded_by_the_clusters_own_policy(cluster: M
     found = planned(cluster, TIER)
     action = only(found, ActionKind.OFFLOAD)
     assert action.ledger_ids == (1, 2)
-    assert action.reason == "2.9 KiB are closed from ledger 1 on, and the limit is 1.5 KiB by the cluster's policies"
+    assert (
+        action.reason == "the closed ledgers from 1 on have 2.9 KiB, and the limit is 1.5 KiB by the cluster's policies"
+    )
 
 
 def test_a_broker_offloads_what_it_may_have_loaded(cluster: MadeCluster) -> None:
@@ -130,7 +132,7 @@ def test_a_broker_is_not_asked_to_offload_to_another_bucket_than_the_file_wants(
     assert found.actions == []
     (refused,) = found.refused
     assert (refused.action, refused.code) == ("offload", Refusal.OTHER_BUCKET.value)
-    assert "to bucket tier of the policy file, which wants bucket vault" in refused.message
+    assert "to bucket tier, but the policy file sets bucket vault" in refused.message
     assert (
         only(planned(cluster, KEEPS + buckets + wish + "'tier'", has_admin=True), ActionKind.OFFLOAD).via is Via.BROKER
     )
@@ -142,11 +144,13 @@ def test_what_is_past_retention_is_trimmed_by_a_broker_that_is_asked_and_not_off
     found = planned(cluster, HOUR_LONG + OFFLOADS, has_admin=True)
     action = only(found, ActionKind.TRIM)
     assert (action.ledger_ids, action.since_ms, action.via) == ((1, 2), NOW - 3 * HOUR, Via.BROKER)
-    assert "2 ledgers, and they are past the retention of 1.0 h and no limit of size" in action.reason
+    assert (
+        "2 ledgers are consumed by all subscriptions and past the retention of 1.0 h and no size limit" in action.reason
+    )
     assert ids(found, ActionKind.OFFLOAD) == []
     # Nobody can be asked.
     alone = planned(cluster, HOUR_LONG + OFFLOADS)
-    assert (alone.actions, [one.ledger_ids for one in alone.waiting if "no admin is named" in one.message]) == (
+    assert (alone.actions, [one.ledger_ids for one in alone.waiting if "its address is missing" in one.message]) == (
         [],
         [(1, 2)],
     )
@@ -167,7 +171,7 @@ def test_copies_past_the_lag_of_brokers_are_trimmed_by_one(cluster: MadeCluster)
     cluster.topic(TOPIC, [*lines, current(6)], absent=[5])
     found = planned(cluster, KEEPS + TIER, has_admin=True)
     action = only(found, ActionKind.TRIM)
-    assert (action.ledger_ids, action.reason) == ((1,), "1 offloaded ledgers are past the lag of 4.0 h")
+    assert (action.ledger_ids, action.reason) == ((1,), "1 offloaded ledgers are past the deletion lag of 4.0 h")
     never = KEEPS.replace("'4h'", "'never'")
     assert planned(cluster, never + TIER, has_admin=True).actions == []
 
@@ -178,7 +182,7 @@ def test_a_topic_whose_ledgers_are_offloaded_directly_is_trimmed_afterwards(clus
     text = HOUR_LONG.replace("60", "1440") + OFFLOADS
     found = planned(cluster, text, has_admin=True)
     assert [(one.kind, one.ledger_ids) for one in found.actions] == [(ActionKind.OFFLOAD, (2,))]
-    assert [one.ledger_ids for one in found.waiting if "offloaded before" in one.message] == [(1,)]
+    assert [one.ledger_ids for one in found.waiting if "until its due ledgers are offloaded" in one.message] == [(1,)]
     cluster.own(SPACE)
     assert {one.kind for one in planned(cluster, text, has_admin=True).actions} == {ActionKind.OFFLOAD, ActionKind.TRIM}
 
@@ -241,10 +245,16 @@ def test_orphans_are_marked_if_the_file_wants_it(cluster: MadeCluster) -> None:
 @for_each(
     ("orphan", "why"),
     [
-        (replace(ORPHAN, ledger_id=99), "whose list begins at ledger 75, and does not name it: it was set back"),
+        (
+            replace(ORPHAN, ledger_id=99),
+            "whose ledger list begins at ledger 75 but lacks this newer ledger: the list was reset",
+        ),
         # A broker has loaded the topic since, and made ledger 80.
-        (replace(ORPHAN, ledger_id=77), "whose list begins at ledger 75, and does not name it: it was set back"),
-        (replace(ORPHAN, created_ms=NOW - DAY - 1), "whose list was made later"),
+        (
+            replace(ORPHAN, ledger_id=77),
+            "whose ledger list begins at ledger 75 but lacks this newer ledger: the list was reset",
+        ),
+        (replace(ORPHAN, created_ms=NOW - DAY - 1), "whose ledger list is newer"),
     ],
 )
 def test_ledgers_that_their_topic_lost_with_its_list_stay(orphan: OrphanLedger, why: str) -> None:
@@ -261,7 +271,7 @@ def test_ledgers_that_their_topic_lost_with_its_list_stay(orphan: OrphanLedger, 
     found = planned(cluster, KEEPS + TIER + ORPHANS, orphans=Orphans([orphan], []), journal=journal(record))
     assert only(found, ActionKind.CLEAN).records == (record,)
     # What has no entries has no rows, and states of subscriptions are none: but they go with the list that they are of.
-    is_anew = why == "whose list was made later"
+    is_anew = why == "whose ledger list is newer"
     for one, stays in ((replace(orphan, size=0), False), (replace(orphan, has_states=True), is_anew)):
         planned_so = planned(cluster, KEEPS + TIER + ORPHANS, orphans=Orphans([one], []))
         assert bool(planned_so.actions) is not stays
@@ -278,21 +288,21 @@ def test_patterns_that_no_topic_comes_to_are_told(cluster: MadeCluster) -> None:
 @for_each(
     ("offload", "lines", "absent", "why"),
     [
-        (OBJECTS, [listed(71), current(80)], [71], "neither BookKeeper nor another offload has it"),
-        (OBJECTS, [listed(70), current(80)], [], "does not name it: it was set back"),
-        (replace(OBJECTS, modified_ms=NOW - DAY - 1), [listed(75), current(80)], [], "whose list was made later"),
+        (OBJECTS, [listed(71), current(80)], [71], "neither BookKeeper nor another offload has a copy"),
+        (OBJECTS, [listed(70), current(80)], [], "lacks this newer ledger: the list was reset"),
+        (replace(OBJECTS, modified_ms=NOW - DAY - 1), [listed(75), current(80)], [], "whose ledger list is newer"),
         # In BookKeeper, offloaded otherwise, trimmed.
         (OBJECTS, [listed(71), current(80)], [], None),
         (OBJECTS, [listed(71, offloaded_ms=HOUR), current(80)], [71], None),
         (OBJECTS, [listed(75), current(80)], [], None),
         # Made again with the same id.
-        (replace(OBJECTS, modified_ms=NOW - DAY - 1), [listed(71), current(80)], [], "whose list was made later"),
-        (replace(OBJECTS, entries=11, length=1000), [listed(71), current(80)], [], "these have 11 of 1,000"),
+        (replace(OBJECTS, modified_ms=NOW - DAY - 1), [listed(71), current(80)], [], "whose ledger list is newer"),
+        (replace(OBJECTS, entries=11, length=1000), [listed(71), current(80)], [], "these objects have 11 with 1,000"),
         (
             replace(OBJECTS, entries=10, length=999),
             [listed(71, offloaded_ms=HOUR), current(80)],
             [71],
-            "these have 10 of",
+            "these objects have 10 with",
         ),
         (replace(OBJECTS, entries=10, length=1000), [listed(71), current(80)], [], None),
     ],
@@ -402,7 +412,7 @@ def test_a_record_that_holds_is_due_after_its_grace_and_not_marked_again() -> No
     action = only(found, ActionKind.DELETE)
     assert found.actions == [action]
     assert (action.ledger_ids, action.records, action.since_ms) == ((70,), (due,), NOW - HOUR)
-    assert "grace is over since 1.0 h" in action.reason
+    assert "grace period over for 1.0 h" in action.reason
     assert [(one.ledger_ids, one.due_ms) for one in found.waiting if one.action == "delete"] == [((72,), NOW + HOUR)]
     # A grace that is longer by now holds for what is marked, too.
     longer = orphaned(due, waits, text='trash_grace = "1d"\n')
@@ -416,12 +426,12 @@ def test_a_record_that_holds_is_due_after_its_grace_and_not_marked_again() -> No
 @for_each(
     ("record", "why"),
     [
-        (record_of(99), "not an orphan any more"),
-        (record_of(70, ledger_version=3), "is not as it was marked"),
+        (record_of(99), "no longer an orphan"),
+        (record_of(70, ledger_version=3), "changed after it was marked"),
         # Of a cluster that was initialised again, with ids from the beginning.
-        (record_of(70, size=7), "is not as it was marked"),
-        (record_of(70, managed_ledger="t/ns/persistent/y"), "is not as it was marked"),
-        (record_of(70, noted_ms=NOW - 2 * DAY), "was made after it was marked"),
+        (record_of(70, size=7), "changed after it was marked"),
+        (record_of(70, managed_ledger="t/ns/persistent/y"), "changed after it was marked"),
+        (record_of(70, noted_ms=NOW - 2 * DAY), "was created after the mark"),
     ],
 )
 def test_a_record_that_does_not_hold_is_dropped_and_nothing_is_deleted(record: JournalRecord, why: str) -> None:
@@ -491,7 +501,7 @@ def test_attempts_that_no_list_names_are_cleaned_up(cluster: MadeCluster) -> Non
     one = attempt(1)
     action = only(planned(cluster, KEEPS, journal=journal(one)), ActionKind.CLEAN)
     assert (action.records, action.managed_ledger) == ((one,), TOPIC)
-    assert "began 1.0 d ago" in action.reason
+    assert "started 1.0 d ago" in action.reason
     # Also where the topic is gone.
     gone = attempt(8, name="t/ns/persistent/gone")
     assert only(planned(cluster, KEEPS, journal=journal(gone)), ActionKind.CLEAN).records == (gone,)

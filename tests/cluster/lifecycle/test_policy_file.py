@@ -126,47 +126,47 @@ def test_options_of_buckets_are_not_shown() -> None:
 
 BAD = [
     ("clutser = 'x'", "clutser", "did you mean cluster"),
-    ("cluster = 3", "cluster", "no text"),
-    ("service = 3", "service", "no table"),
-    ("[service]\nevery = '0s'", "service.every", "not from 1s"),
+    ("cluster = 3", "cluster", "must be a text"),
+    ("service = 3", "service", "must be a table"),
+    ("[service]\nevery = '0s'", "service.every", "must be from 1s"),
     ("[service]\nevery = 60", "service.every", "with a unit"),
     ("[service]\nevery = '60'", "service.every", "with a unit"),
     ("[service]\nevery = '1w'", "service.every", "invalid time"),
     ("[service]\nbookie_rate = '64 furlongs'", "service.bookie_rate", "invalid size"),
     ("[service]\nbookie_rate = '" + "9" * 400 + "'", "service.bookie_rate", "invalid size"),
-    ("[service]\nbookie_rate = 0", "service.bookie_rate", "not from 1"),
-    ("[broker]\nretention_minutes = 1.5", "broker.retention_minutes", "no whole number"),
-    ("[broker]\nretention_minutes = true", "broker.retention_minutes", "no whole number"),
-    ("[broker]\nretention_megabytes = -2", "broker.retention_megabytes", "not from -1"),
-    ("[defaults]\nvia = 'brokers'", "defaults.via", "none of broker, direct, auto"),
-    ("[defaults]\norphans = 1", "defaults.orphans", "neither true nor false"),
-    ("[defaults]\norphan_grace = '40000d'", "defaults.orphan_grace", "not from 0"),
-    ("[defaults]\nbucket = 'tier'", "defaults.bucket", "there are none"),
+    ("[service]\nbookie_rate = 0", "service.bookie_rate", "must be from 1"),
+    ("[broker]\nretention_minutes = 1.5", "broker.retention_minutes", "must be a whole number"),
+    ("[broker]\nretention_minutes = true", "broker.retention_minutes", "must be a whole number"),
+    ("[broker]\nretention_megabytes = -2", "broker.retention_megabytes", "must be from -1"),
+    ("[defaults]\nvia = 'brokers'", "defaults.via", "must be one of broker, direct, auto"),
+    ("[defaults]\norphans = 1", "defaults.orphans", "must be true or false"),
+    ("[defaults]\norphan_grace = '40000d'", "defaults.orphan_grace", "must be from 0"),
+    ("[defaults]\nbucket = 'tier'", "defaults.bucket", "it has no buckets"),
     ("[buckets.tier]", "buckets.tier.url", "is missing"),
-    ("[buckets.tier]\nurl = 's3://tier'\nblock_size = '1MiB'", "buckets.tier.block_size", "not from"),
+    ("[buckets.tier]\nurl = 's3://tier'\nblock_size = '1MiB'", "buckets.tier.block_size", "must be from"),
     ("[buckets.tier]\nurl = 's3://tier'\nurls = 'x'", "buckets.tier.urls", "did you mean url"),
     (
         "[buckets.a]\nurl = 's3://tier'\nendpoint = 'http://one'\n[buckets.b]\nurl = 's3://tier/'\nendpoint = 'http://two'",
         "buckets.b.url",
-        "is that of [buckets.a]",
+        "is also the url of [buckets.a]",
     ),
-    ("[buckets.tier]\nurl = 's3://tier'\nbucket = 'teir'", "buckets.tier.url", "is another one"),
-    ("[buckets.tier]\nurl = 's3://tier'\ndriver = 'google-cloud-storage'", "buckets.tier.url", "only by an endpoint"),
-    ("[buckets.tier]\nurl = 'gs://tier'\ndriver = 'aws-s3'", "buckets.tier.url", "only by an endpoint"),
+    ("[buckets.tier]\nurl = 's3://tier'\nbucket = 'teir'", "buckets.tier.url", "set endpoint, or the same bucket"),
+    ("[buckets.tier]\nurl = 's3://tier'\ndriver = 'google-cloud-storage'", "buckets.tier.url", "set endpoint"),
+    ("[buckets.tier]\nurl = 'gs://tier'\ndriver = 'aws-s3'", "buckets.tier.url", "set endpoint"),
     ("[buckets.tier]\nurl = 's3://tier'\ndriver = 'aws_s3'", "buckets.tier.url", "one of aws-s3"),
     ("[buckets.tier]\nurl = 's3://tier'\ndriver = 'filesystem'", "buckets.tier.url", "one of aws-s3"),
-    ("[buckets.tier]\nurl = 's3://'", "buckets.tier.url", "needs the name of a bucket"),
+    ("[buckets.tier]\nurl = 's3://'", "buckets.tier.url", "the name of the bucket is missing"),
     ("[buckets.tier]\nurl = 's3://tier/prod'", "buckets.tier.url", "has a folder in the bucket, prod"),
     ("[buckets.tier]\nurl = 'abfs://tier/a/b'", "buckets.tier.url", "has a folder in the bucket, a/b"),
     ("[[topics]]\nmatch = 'persistent://public/x/.*'", "topics[1].match", "without persistent://"),
     ("[topics]\nmatch = '.*'", "topics", "[[topics]]"),
     ("topics = [3]", "topics", "[[topics]]"),
     ("[[topics]]\ntrim = true", "topics[1].match", "is missing"),
-    ("[[topics]]\nmatch = '('", "topics[1].match", "no regular expression"),
+    ("[[topics]]\nmatch = '('", "topics[1].match", "not a regular expression"),
     ("[[topics]]\nmatch = '" + "x" * 1001 + "'", "topics[1].match", "more than 1,000"),
     ("[[topics]]\nmatch = '.*'\n[[topics]]\nmatch = 'x'\nbucket = 'tier'", "topics[2].bucket", "no [buckets.tier]"),
-    ("[buckets.tier]\nurl = 's3://tier'\nblock_size = '2GiB'", "buckets.tier.block_size", "not from"),
-    ("[[topics]]\nmatch = '.*'\noffload_above = -1", "topics[1].offload_above", "not from 0"),
+    ("[buckets.tier]\nurl = 's3://tier'\nblock_size = '2GiB'", "buckets.tier.block_size", "must be from"),
+    ("[[topics]]\nmatch = '.*'\noffload_above = -1", "topics[1].offload_above", "must be from 0"),
     ("[[topics]]\nmatch = '.*'\noffload_after = 'nie'", "topics[1].offload_after", "invalid time"),
     ("[[topics]]\nmatch = '.*'\nunbatch = true", "topics[1].unbatch", "no such option"),
     ("[[topics]]\nmatch = '.*'\ntrimm = false", "topics[1].trimm", "did you mean trim"),
@@ -227,9 +227,9 @@ def test_a_file_is_the_one_that_was_read_until_it_is_edited(tmp_path: Path) -> N
     file = read_policy_file(path)
     assert why_other(file) is None
     path.write_text("[defaults]\norphans = false\n")
-    assert "was edited since it was read" in (why_other(file) or "")
+    assert "was edited after it was read" in (why_other(file) or "")
     path.unlink()
-    assert "nobody knows what is wanted any more" in (why_other(file) or "")
+    assert "the current policy is unknown" in (why_other(file) or "")
     # What was never a file is never another one.
     assert why_other(parsed("")) is None
 
@@ -259,13 +259,13 @@ def test_an_edited_file_is_used_once_nothing_is_written_to_it_any_more(tmp_path:
     path.write_text('cluster = "pulsar+zk://zk"\n')
     # However long this machine takes from here on.
     os.utime(path, (time.time() + 3600,) * 2)
-    with pytest.raises(InvalidOptionError, match="nothing was written to it for 5 s"):
+    with pytest.raises(InvalidOptionError, match="used after 5 s without changes"):
         require_settled(path)
     os.utime(path, (time.time() - SETTLED_S,) * 2)
     require_settled(path)
     path.write_text("")
     os.utime(path, (time.time() - SETTLED_S,) * 2)
-    with pytest.raises(InvalidOptionError, match="not empty"):
+    with pytest.raises(InvalidOptionError, match="is empty"):
         require_settled(path)
     path.unlink()
     with pytest.raises(InvalidOptionError, match="cannot be read"):

@@ -191,7 +191,7 @@ def test_a_lost_version_is_told_of_where_it_is_needed(cluster: LiveCluster) -> N
     assert scan.to_arrow(report)["value"].to_pylist() == [None, {"v1": 8}]
     (told,) = report.undecodable
     assert (told.version, told.count, told.is_error) == (0, 1, True)
-    assert f"schema version 0 is in entry 0 of ledger {ledger_id}, which cannot be read" in told.reason
+    assert f"schema version 0 cannot be read from entry 0 of ledger {ledger_id}" in told.reason
     with pytest.raises(UndecodableValueError, match=f"ledger {ledger_id}"):
         numbers(bucket)
     with pytest.raises(InvalidSchemaError, match=f"ledger {ledger_id}"):
@@ -268,7 +268,7 @@ def test_a_number_that_was_given_again_is_not_read_by_the_new_schema(cluster: Li
     report = ScanReport()
     assert scan.to_arrow(report)["value"].to_pylist() == [None, None, 5]
     reasons = {one.version: one.reason for one in report.undecodable}
-    assert "the number was used again" in reasons[0]
+    assert "the number was reused" in reasons[0]
     assert "the cluster did not have it when the scan began" in reasons[1]
 
 
@@ -297,7 +297,7 @@ def test_schemas_that_never_stay_end_with_an_error(cluster: LiveCluster, monkeyp
         cluster.add_schema(TOPIC, SchemaInfo("BOOLEAN"))
 
     meanwhile(monkeypatch, repeat(change))
-    with pytest.raises(StaleObjectError, match="changed while they were read"):
+    with pytest.raises(StaleObjectError, match="changed during each of several tries to read them"):
         open_bucket(cluster.url).schemas_of(TOPIC)
 
 
@@ -326,11 +326,11 @@ def test_commands_tell_of_them(cluster: LiveCluster, tmp_path: Path) -> None:
     table = output("schemas", "ls", cluster.url, TOPIC)
     assert "(lost)" in table
     assert f"ledger {lost}" in table
-    assert b"no schema is there" in run("schemas", "ls", cluster.url, "public/default/none").stderr
+    assert b"no schema is in the cluster" in run("schemas", "ls", cluster.url, "public/default/none").stderr
     assert json.loads(output("schemas", "show", cluster.url, "public/default/other")) == {"type": "string"}
     assert f"ledger {lost}".encode() in run("schemas", "show", cluster.url, TOPIC, "--version", "0", code=2).stderr
     shown = run("schemas", "show", cluster.url, "public/default/none", code=2)
-    assert b"the cluster has no schema of it" in shown.stderr
+    assert b"the cluster has no schema of this topic" in shown.stderr
     done = run("topics", cluster.url, "--schemas")
     assert b"schema version" not in done.stderr
     (told,) = json.loads(output("topics", cluster.url, "--schemas", "--json"))
@@ -366,7 +366,7 @@ def test_a_damaged_locator_hides_no_other(cluster: LiveCluster, tmp_path: Path, 
     saved = run("schemas", "save", cluster.url, "--to", str(tmp_path / "schemas"), code=1)
     for name in damaged:
         assert f"{name}: not saved: ".encode() in saved.stderr
-    assert b"2 versions of 1 topics, 2 of them new; 2 topics failed" in saved.stderr
+    assert b"2 schema versions of 1 topics, 2 new; 2 topics failed" in saved.stderr
 
 
 def test_they_are_saved_beside_a_bucket_and_never_into_a_cluster(cluster: LiveCluster, tmp_path: Path) -> None:
@@ -376,7 +376,7 @@ def test_they_are_saved_beside_a_bucket_and_never_into_a_cluster(cluster: LiveCl
     (tmp_path / "tier" / "_ledgerfs").mkdir(parents=True)
     place = str(tmp_path / "tier" / "_ledgerfs" / "schemas")
     done = run("schemas", "save", cluster.url, "--to", place)
-    assert b"3 versions of 2 topics, 3 of them new" in done.stderr
+    assert b"3 schema versions of 2 topics, 3 new" in done.stderr
     bucket = open_bucket(str(tmp_path / "tier"))
     assert [one.schema for one in bucket.schemas_of(TOPIC).versions] == [SchemaInfo("DOUBLE"), SchemaInfo("INT64")]
     lost = lose(cluster, 0)
@@ -385,7 +385,7 @@ def test_they_are_saved_beside_a_bucket_and_never_into_a_cluster(cluster: LiveCl
     assert b"1 topics failed" in done.stderr
     assert len(bucket.schemas_of(TOPIC).versions) == 2
     after = cluster.nodes
-    refused = b"nothing is written into a living cluster"
+    refused = b"ledgerfs cannot write to a live"
     assert refused in run("schemas", "save", cluster.url, code=2).stderr
     assert refused in run("schemas", "save", cluster.url, cluster.url, code=2).stderr
     assert refused in run("schemas", "set", cluster.url, TOPIC, "--type", "string", code=2).stderr
@@ -401,7 +401,7 @@ def test_schemas_of_a_bucket_that_the_cluster_offloads_to(cluster: LiveCluster) 
     cluster.offload(TOPIC, cluster.list_of(TOPIC).ledgers[0].ledger_id)
     tier = cluster.bucket_url("tier")
     done = run("schemas", "save", cluster.url, tier)
-    assert b"2 versions of 1 topics, 2 of them new" in done.stderr
+    assert b"2 schema versions of 1 topics, 2 new" in done.stderr
     assert numbers(open_bucket(tier), on_undecodable="null") == [None, 8]
 
 

@@ -87,7 +87,7 @@ def test_verify_names_what_is_lost_and_what_only_one_place_has(cluster: LiveClus
     # The first ledger is read from the bucket.
     report = verify(opened(cluster))
     assert [(one.kind, one.ledger_id) for one in report.findings] == [("damaged-records", ledgers[1])]
-    assert "entry 7 is lost: no bookie gives entry 7" in report.findings[0].message
+    assert "entry 7 is lost: cannot read entry 7 from any bookie" in report.findings[0].message
     report = verify(opened(cluster, read_from="bookkeeper"))
     assert {(one.kind, one.ledger_id) for one in report.findings} == {
         ("unreadable-copy", ledgers[0]),
@@ -111,13 +111,13 @@ def test_closed_ledgers_are_copied_and_an_open_one_is_not(
 ) -> None:
     target = open_bucket(f"file://{tmp_path}/copy")
     bucket = opened(cluster)
-    with pytest.raises(IncompleteCopyError, match="still written; it can be copied once it is closed"):
+    with pytest.raises(IncompleteCopyError, match="not closed yet, so it cannot be copied"):
         copy_ledgers(bucket, target)
     assert entries_of(target) == [row for row in cluster.entries_of(TOPIC) if row[0] != ledgers[2]]
     # One that was closed after it was listed is longer than it was then.
     catalog = bucket.refresh()
     cluster.roll_over(TOPIC)
-    with pytest.raises(IncompleteCopyError, match="still written"):
+    with pytest.raises(IncompleteCopyError, match="not closed yet"):
         copy_ledgers(bucket, target, catalog=catalog)
     report = copy_ledgers(opened(cluster), target)
     assert (report.copied, report.skipped) == (1, 2)
@@ -194,8 +194,8 @@ def test_logs_of_transactions_are_no_topics(cluster: LiveCluster) -> None:
         cluster.write_ledger(name, [b"no message", b"none either"], state=CLOSED)
     bucket = open_bucket(cluster.url)
     assert [one.managed_ledger for one in bucket.topics()] == ["public/default/persistent/orders"]
-    assert "2 logs of transactions" in repr(bucket.catalog)
-    assert b"also 2 logs of transactions, which are no topics" in run("topics", cluster.url).stderr
+    assert "2 transaction logs" in repr(bucket.catalog)
+    assert b"also 2 transaction logs" in run("topics", cluster.url).stderr
     run("verify", cluster.url)
 
 

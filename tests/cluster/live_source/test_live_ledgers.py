@@ -85,7 +85,7 @@ def test_any_range_of_entries(cluster: LiveCluster, shape: str) -> None:
             (i, payloads[i]) for i in range(first, last + 1)
         ]
     for first, last in [(-1, 3), (0, 1500), (4, 3)]:
-        with pytest.raises(OSError, match="the ledger has 0 to 1499"):
+        with pytest.raises(OSError, match="the ledger has entries 0 to 1499"):
             reader.read(first, last)
 
 
@@ -177,7 +177,7 @@ def test_topics_without_entries_have_no_rows(cluster: LiveCluster, tmp_path: Pat
             assert bucket.topic(TOPIC).count() == 0
             assert values_of(bucket) == []
             assert bucket.topic("public/default/closed").ledgers == []
-            with pytest.raises(NotFoundError, match="no entry that counts"):
+            with pytest.raises(NotFoundError, match="no confirmed entries"):
                 bucket.ledger(150)
             with pytest.raises(NotFoundError, match="no ledger of this topic"):
                 bucket.topic("public/default/unknown")

@@ -154,14 +154,14 @@ NAMED = {"bucket": "b"}
         ("google-cloud-storage", NAMED, {}, "gs://b"),
         ("azureblob", NAMED, {}, "abfs://b"),
         ("tape", NAMED, {"b": "s3://moved"}, "s3://moved"),
-        ("tape", NAMED, {}, "offloaded by driver 'tape'"),
-        ("aws-s3", {}, {}, "offloaded by driver 'aws-s3'"),
+        ("tape", NAMED, {}, "offloaded with driver 'tape'"),
+        ("aws-s3", {}, {}, "offloaded with driver 'aws-s3'"),
         ("filesystem", {"storageBasePath": "hdfs://n/x"}, {}, "hdfs://n/x"),
         # As Java writes it; the root is not the working directory.
         *(("filesystem", {"storageBasePath": f"file:{one}x"}, {}, "file:///x") for one in ("/", "///", "////")),
         ("filesystem", {"storageBasePath": "file://"}, {}, "file:///"),
         ("filesystem", {"storageBasePath": "/x"}, {"/x": "hdfs://n/x"}, "hdfs://n/x"),
-        *(("filesystem", {"storageBasePath": one}, {}, "by the option bucket_urls") for one in ("pulsar", "/x", "")),
+        *(("filesystem", {"storageBasePath": one}, {}, "with the option bucket_urls") for one in ("pulsar", "/x", "")),
     ],
 )
 def test_where_the_objects_of_an_offload_are(
@@ -197,7 +197,7 @@ def test_a_folder_without_its_index_is_a_ledger_and_one_without_its_data_is_none
     cluster.delete_from_bookkeeper(ledgers[0])
     assert entries_of(opened(cluster)) == expected_of(cluster)
     cluster.delete_from_bookkeeper(ledgers[1])
-    with pytest.raises(NotFoundError, match="BookKeeper's copy is gone, and there is no object file:"):
+    with pytest.raises(NotFoundError, match="BookKeeper no longer has it, and the object file:"):
         entries_of(opened(cluster))
 
 
@@ -237,7 +237,7 @@ def test_an_offload_that_is_called_complete_and_is_not(
     cluster.offload(TOPIC, ledgers[0], objects=objects)
     assert entries_of(opened(cluster, read_from=read_from)) == expected_of(cluster)
     cluster.delete_from_bookkeeper(ledgers[0])
-    told = None if objects else "BookKeeper's copy is gone, and there is no object file:"
+    told = None if objects else "BookKeeper no longer has it, and the object file:"
     with pytest.raises(LedgerfsError, match=told):
         entries_of(opened(cluster, read_from=read_from))
 
@@ -247,7 +247,7 @@ def test_an_index_of_other_sizes(cluster: LiveCluster, ledgers: list[int]) -> No
     cluster.delete_from_bookkeeper(ledgers[0])
     for changes in ({"entries": COUNT - 1}, {"size": 5}):
         cluster.change_ledger(TOPIC, ledgers[0], lambda info, changes=changes: replace(info, **changes))
-        with pytest.raises(CorruptIndexError, match="the index tells 700 entries of"):
+        with pytest.raises(CorruptIndexError, match="the index has 700 entries with"):
             entries_of(opened(cluster))
 
 
@@ -470,7 +470,7 @@ def test_trimmed_before_it_is_read(cluster: LiveCluster, ledgers: list[int], rea
     bucket = opened(cluster, read_from=read_from)
     assert bucket.topics()
     cluster.trim(TOPIC, ledgers[0])
-    with pytest.raises(StaleObjectError, match="trimmed, or its topic deleted, since the cluster was listed"):
+    with pytest.raises(StaleObjectError, match="trimmed, or its topic was deleted, after the cluster was listed"):
         entries_of(bucket)
     # The bucket is listed again.
     assert entries_of(bucket) == expected_of(cluster)
@@ -509,7 +509,7 @@ def test_the_topic_is_deleted_while_it_is_read(cluster: LiveCluster, ledgers: li
             cluster.delete_from_bookkeeper(one.ledger_id)
         cluster.zookeeper.delete(LIST)
 
-    with pytest.raises(StaleObjectError, match="its topic deleted"):
+    with pytest.raises(StaleObjectError, match="its topic was deleted"):
         read_with(bucket, 1, delete)
     with pytest.raises(NotFoundError, match="no ledger of this topic"):
         bucket.topic(TOPIC)
@@ -532,7 +532,7 @@ def test_a_broker_that_deletes_ledgers_before_the_list(
             cluster.zookeeper.delete(LIST)
 
     monkeypatch.setattr(reader, "time", SimpleNamespace(sleep=pause))
-    with pytest.raises(StaleObjectError, match="its topic deleted"):
+    with pytest.raises(StaleObjectError, match="its topic was deleted"):
         entries_of(bucket)
     # It was looked for again after one pause, in which the list went.
     assert pauses == [0, reader._PAUSES_S[0]]
@@ -541,7 +541,9 @@ def test_a_broker_that_deletes_ledgers_before_the_list(
 @pytest.mark.parametrize("entries", [COUNT - 1, COUNT + 1])
 def test_a_list_that_contradicts_bookkeeper(cluster: LiveCluster, ledgers: list[int], entries: int) -> None:
     cluster.change_ledger(TOPIC, ledgers[1], lambda info: replace(info, entries=entries))
-    with pytest.raises(CorruptMetadataError, match=f"its topic lists {entries} entries, BookKeeper's metadata {COUNT}"):
+    with pytest.raises(
+        CorruptMetadataError, match=f"ledger list has {entries} entries for it, but BookKeeper's metadata has {COUNT}"
+    ):
         entries_of(opened(cluster))
 
 
@@ -593,7 +595,7 @@ def test_a_ledger_that_is_listed_without_entries_and_is_nowhere(cluster: LiveClu
     cluster.bucket().mkdir()
     bucket = opened(cluster)
     assert bucket.topics()[0].missing == 1
-    with pytest.raises(MissingLedgerError, match=f"ledger {ledgers[1]}: the topic lists it, and neither"):
+    with pytest.raises(MissingLedgerError, match=f"ledger {ledgers[1]}: it is in the topic's ledger list, but neither"):
         values_of(bucket)
 
 

@@ -120,7 +120,7 @@ def test_too_few_bookies_are_an_error_and_no_shorter_topic(cluster: LiveCluster,
         bucket = opened(cluster)
         for number in away:
             cluster.bookies[number].kill()
-        with pytest.raises(MissingLedgerError, match="where it ends"):
+        with pytest.raises(MissingLedgerError, match="its last entry is unknown"):
             values_of(bucket)
         (finding,) = verify(bucket).findings
         for number in away:
@@ -183,7 +183,7 @@ def test_damaged_newest_entries(cluster: LiveCluster) -> None:
     holders[0].corrupt(ledger_id, 9)
     assert len(entries_of(opened(cluster))) == 9
     holders[1].corrupt(ledger_id, 9)
-    assert damage_of(cluster) == [f"ledger {ledger_id}: no bookie gives where it ends"]
+    assert damage_of(cluster) == [f"ledger {ledger_id}: cannot read the last entry id from any bookie"]
 
 
 def test_the_last_confirmed_entry_is_damaged_everywhere(cluster: LiveCluster) -> None:
@@ -191,7 +191,7 @@ def test_the_last_confirmed_entry_is_damaged_everywhere(cluster: LiveCluster) ->
     for bookie in cluster.bookies:
         if 8 in bookie.entries(ledger_id):
             bookie.corrupt(ledger_id, 8)
-    assert damage_of(cluster) == [f"ledger {ledger_id}: no bookie gives its last confirmed entry"]
+    assert damage_of(cluster) == [f"ledger {ledger_id}: cannot read the last confirmed entry (LAC) from any bookie"]
 
 
 # Ensembles.
@@ -363,7 +363,8 @@ def test_a_last_ledger_that_bookkeeper_does_not_have_is_told(cluster: LiveCluste
     cluster.delete_from_bookkeeper(lost)
     bucket = opened(cluster)
     with pytest.raises(
-        MissingLedgerError, match=f"ledger {lost}: the topic lists it, and neither BookKeeper nor a bucket has it"
+        MissingLedgerError,
+        match=f"ledger {lost}: it is in the topic's ledger list, but neither in BookKeeper nor in a bucket",
     ):
         values_of(bucket)
     assert len(values_of(bucket, on_corrupt="skip")) == 50

@@ -234,7 +234,9 @@ class Restored:
                 # What was there when the cluster was lost, and not when it was dumped, is younger than the dump.
                 is_younger = any(one in self.losing.cluster.written for one in must)
                 assert not is_younger or self._was_there_at_dump(topic), told
-            assert is_deleted or "another partition cannot be restored" in str(line.reason) or not must, told
+            assert is_deleted or "another partition of the topic cannot be restored" in str(line.reason) or not must, (
+                told
+            )
             return []
         assert line.reason is None, f"{told}: {line.reason}"
         assert info is not None or done.dump is None or topic in self.losing.topics, told

@@ -33,7 +33,7 @@ def test_lifecycle_services(seed: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore:.*nobody can tell the topic", "ignore:.*seem to be uploaded just now")
+@pytest.mark.filterwarnings("ignore:.*in this bucket is unknown", "ignore:.*are probably still being uploaded")
 # Each of ten defects that were put in on purpose is found by one of these seeds; 0 to 2 found no other one.
 @pytest.mark.parametrize("seed", range(EXAMPLES) if EXAMPLES else range(3, 10))
 def test_lost_clusters(seed: int, tmp_path: Path) -> None:

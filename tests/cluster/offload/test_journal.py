@@ -117,7 +117,7 @@ def test_no_bytes_raise_anything_else(data: bytes) -> None:
     "record", [replace(RECORD, bucket=None), replace(ORPHAN, bucket="s3://tier"), replace(ATTEMPT, managed_ledger=None)]
 )
 def test_what_could_not_be_read_again_is_not_built(record: JournalRecord) -> None:
-    with pytest.raises(InvalidOptionError, match="not a record"):
+    with pytest.raises(InvalidOptionError, match="invalid journal record"):
         record.build()
 
 
@@ -180,6 +180,6 @@ def test_what_is_marked_is_taken_back_and_an_attempt_is_not(lock: ClusterLock) -
     assert read_journal(lock.newest()).marked == ()
     with pytest.raises(NotFoundError):
         undo(lock, ORPHAN.name)
-    with pytest.raises(RefusedLedgerError, match="cannot be taken back"):
+    with pytest.raises(RefusedLedgerError, match="only marks for deletion can be undone"):
         undo(lock, ATTEMPT.name)
     assert len(read_journal(lock.newest()).attempts) == 1

@@ -145,7 +145,7 @@ def test_each_attempt_is_read_by_its_own_uuid(bucket: Bucket) -> None:
     for ledger_id, uuid in ((5, str(uuid4())), (6, uuids[0])):
         with pytest.raises(NotFoundError):
             offloader.read_offloaded(ledger_id, uuid)
-    with pytest.raises(InvalidNameError, match="not a uuid"):
+    with pytest.raises(InvalidNameError, match="not a valid uuid"):
         offloader.read_offloaded(5, "../x")
 
 

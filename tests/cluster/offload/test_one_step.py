@@ -157,11 +157,11 @@ def test_the_last_ledger_is_never_offloaded(cluster: LiveCluster, offloading: Of
 
 def test_topics_that_a_broker_may_have_are_refused(cluster: LiveCluster, offloading: Offloading) -> None:
     first, *_ = three_ledgers(cluster)
-    for owner, words in ((Owner.SOME, "a broker has the topic"), (Owner.UNKNOWN, "extensible load manager")):
+    for owner, words in ((Owner.SOME, "a broker owns the topic"), (Owner.UNKNOWN, "extensible load manager")):
         offloading.owners.owner = owner
         with pytest.raises(RefusedLedgerError, match=words):
             offloading.offload(first)
-    with pytest.raises(RefusedLedgerError, match="brokers' own"):
+    with pytest.raises(RefusedLedgerError, match="system topics of the brokers"):
         offloading.step().offload("public/default/persistent/__change_events", [1], offloading.place)
     assert (offloading.objects(), offloading.notes()) == (set(), [])
 
@@ -198,7 +198,7 @@ def test_without_admin_a_topic_that_was_taken_meanwhile_is_left_as_it_is(
 
     offloading.owners.when_asked = take
     outcome = offloading.offload(first)
-    assert (done(outcome), left(outcome)) == ([], {first: "a broker has taken the topic meanwhile"})
+    assert (done(outcome), left(outcome)) == ([], {first: "a broker loaded the topic during the offload"})
     assert offloading.objects() == set()
     offloading.require_nothing_left_over()
 
@@ -250,7 +250,7 @@ def test_a_failed_attempt_in_another_bucket_is_noted_there_or_told(
     nowhere = cluster.offload(TOPIC, second, bucket="unknown", is_complete=False, objects=("data",))
     outcome = offloading.offload(second)
     assert done(outcome) == [second]
-    assert f"has left {nowhere}-ledger-{second} in bucket" in remarks(outcome)[0]
+    assert f"failed offload left {nowhere}-ledger-{second} in bucket" in remarks(outcome)[0]
     assert len(offloading.notes()) == 1
 
 
@@ -286,7 +286,7 @@ def test_a_ledger_whose_list_tells_other_sizes_is_refused(cluster: LiveCluster, 
     first, *_ = three_ledgers(cluster)
     cluster.change_ledger(TOPIC, first, lambda info: replace(info, entries=info.entries - 1))
     outcome = offloading.offload(first)
-    assert [why[:29] for why in left(outcome).values()] == ["its topic lists 19 entries of"]
+    assert [why[:43] for why in left(outcome).values()] == ["the topic's ledger list has 19 entries with"]
     assert offloading.objects() == set()
     offloading.require_nothing_left_over()
 
@@ -411,14 +411,14 @@ def test_what_is_left_for_somebody_is_a_warning(cluster: LiveCluster, offloading
     nowhere = cluster.offload(TOPIC, first, bucket="unknown", is_complete=False, objects=("data",))
     offloading.url_of = lambda _: None
     topic = ManagedLedger(offloading.living.nodes, offloading.step(), TOPIC, offloading.place)
-    with pytest.warns(OffloadRemarkWarning, match=f"{nowhere}-ledger-{first} in bucket .*: remove it there"):
+    with pytest.warns(OffloadRemarkWarning, match=f"{nowhere}-ledger-{first} in bucket .*: delete the object yourself"):
         assert topic.offload_prefix((second, 0)) == Position(second, 0)
 
 
 def test_a_topic_is_opened_by_urls(cluster: LiveCluster) -> None:
     first, second, last = three_ledgers(cluster)
     cluster.bucket().mkdir(parents=True, exist_ok=True)
-    with pytest.raises(InvalidOptionError, match="no broker would find"):
+    with pytest.raises(InvalidOptionError, match="brokers only find offloads at the top of a bucket"):
         ManagedLedger.open(cluster.url, TOPIC, "s3://tier/prod")
     options: dict[str, Any] = {"region": "us-east-1", "block_size": BLOCK, "cluster_options": PATIENT}
     with ManagedLedger.open(cluster.url, TOPIC, cluster.bucket_url(), **options) as topic:
@@ -445,7 +445,7 @@ def test_bytes_are_told_as_they_go_and_come_back_and_each_may_end_the_copy(
     def end_at_reading_back(count: int) -> None:
         told.append(count)
         if sum(told) > 3 * size:
-            raise StoppedError("the service is ending")
+            raise StoppedError("the service is stopping")
 
     before = offloading.objects()
     assert isinstance(offloading.step(end_at_reading_back).copy(NAME, second, offloading.place), Outcome)

@@ -119,13 +119,13 @@ def test_an_api_that_does_not_tell_positions_is_no_error() -> None:
     ("status", "body", "error", "text"),
     [
         (404, '{"reason":"Namespace not found"}', NotFoundError, "Namespace not found"),
-        (200, "<!DOCTYPE html><html>Log in</html>", AdminApiError, "no JSON .'<!DOCTYPE html.*this is not the web service"),
+        (200, "<!DOCTYPE html><html>Log in</html>", AdminApiError, "not JSON .'<!DOCTYPE html.*this is not the web service"),
         (200, "[]", AdminApiError, "no list of schemas"),
         (200, '{"getSchemaResponses": {}}', AdminApiError, "no list of schemas"),
-        (200, '{"getSchemaResponses": [3]}', AdminApiError, "a schema that is no object"),
-        (200, '{"getSchemaResponses": [{"version": "0"}]}', AdminApiError, "without version"),
-        (200, '{"getSchemaResponses": [{"version": -1, "type": "AVRO", "timestamp": 1, "data": ""}]}', AdminApiError, "without version"),
-        (200, json.dumps({"getSchemaResponses": [schema_json(0, "", 1)] * 2}), AdminApiError, "two schemas of one version"),
+        (200, '{"getSchemaResponses": [3]}', AdminApiError, "a schema that is not a JSON object"),
+        (200, '{"getSchemaResponses": [{"version": "0"}]}', AdminApiError, "without a version"),
+        (200, '{"getSchemaResponses": [{"version": -1, "type": "AVRO", "timestamp": 1, "data": ""}]}', AdminApiError, "without a version"),
+        (200, json.dumps({"getSchemaResponses": [schema_json(0, "", 1)] * 2}), AdminApiError, "two schemas with the same version"),
     ],
 )  # fmt: skip
 def test_what_is_no_answer_is_told_by_name(
@@ -168,14 +168,14 @@ def test_a_schema_is_registered_and_deleted_under_its_name_encoded_twice() -> No
             InvalidSchemaError,
             "Invalid schema definition",
         ),
-        (422, "\x1b[2J<title>\x1b[2J</title>", InvalidSchemaError, "takes it for no schema"),
+        (422, "\x1b[2J<title>\x1b[2J</title>", InvalidSchemaError, "does not accept the schema"),
         (422, "", InvalidSchemaError, "status 422"),
         (404, '{"reason":"Namespace not found"}', NotFoundError, "Namespace not found"),
         (500, '{"reason":"Stacktrace"}', AdminApiError, "Stacktrace"),
-        (200, '{"version":{"version":-1}}', AdminApiError, "no number"),
-        (200, '{"version":true}', AdminApiError, "no number"),
-        (200, "[]", AdminApiError, "no number"),
-        (200, "<html>", AdminApiError, "no JSON"),
+        (200, '{"version":{"version":-1}}', AdminApiError, "no version number"),
+        (200, '{"version":true}', AdminApiError, "no version number"),
+        (200, "[]", AdminApiError, "no version number"),
+        (200, "<html>", AdminApiError, "not JSON"),
     ],
 )
 def test_a_schema_that_is_not_registered_is_told_why(status: int, body: str, error: type[Exception], why: str) -> None:

@@ -80,18 +80,18 @@ def set_partitions(clusters: Clusters, count: int) -> None:
 @pytest.mark.parametrize(
     ("begin", "template", "topics", "why"),
     [
-        (two_partitioned, RESTORED, ".*", "would be several topics"),
-        (beside_restored_partitions, RESTORED, "public/two/.*", "would take"),
+        (two_partitioned, RESTORED, ".*", "would get the same name"),
+        (beside_restored_partitions, RESTORED, "public/two/.*", "would treat"),
         (
             partitions_in_the_bucket,
             RESTORED,
             "public/two/.*",
             "the bucket has persistent://public/restored/p-partition-0",
         ),
-        (producer_was_early, "", ".*", "would take for the same topic"),
-        (partitions_were_made, "", ".*", "to which clients are sent"),
-        (partitions_were_loaded, "", ".*", "would take for the same topic"),
-        (other_count_was_made, "", ".*", "with 5 partitions, and it had 2"),
+        (producer_was_early, "", ".*", "would treat as the same topic"),
+        (partitions_were_made, "", ".*", "and clients would use that one"),
+        (partitions_were_loaded, "", ".*", "would treat as the same topic"),
+        (other_count_was_made, "", ".*", "with 5 partitions, but the lost cluster had 2"),
     ],
 )
 def test_what_clients_would_take_for_one_topic_is_refused(
@@ -116,7 +116,10 @@ def test_a_topic_beside_partitions_of_its_name_is_told(clusters: Clusters) -> No
     clusters.rolled("public/one/p-partition-0")
     clusters.rolled("public/one/p")
     plans = plan_topics(catalog_of(clusters.old))
-    assert [any("get none of its messages" in said for said in one.remarks) for one in plans] == [True, False]
+    assert [any("do not get the messages of this topic" in said for said in one.remarks) for one in plans] == [
+        True,
+        False,
+    ]
 
 
 def test_what_was_no_partition_makes_none(clusters: Clusters, tmp_path: Path) -> None:
@@ -127,7 +130,7 @@ def test_what_was_no_partition_makes_none(clusters: Clusters, tmp_path: Path) ->
     done = clusters.restore(dump=dump)
     assert done.is_well
     assert clusters.partitions("public/default/p") is None
-    assert not any("partitions of a topic of this name" in said for one in done.topics for said in one.remarks)
+    assert not any("a partitioned topic has the same name" in said for one in done.topics for said in one.remarks)
 
 
 # Of several.
@@ -139,7 +142,7 @@ def test_partitions_that_are_left_come_in_a_second_run(clusters: Clusters) -> No
     clusters.rolled("public/one/p-partition-1")
     found = clusters.restore(RESTORED)
     # Its count was set by the first run.
-    assert "with 1 partitions, and it had 2" in str(found.topics[1].reason)
+    assert "with 1 partitions, but the lost cluster had 2" in str(found.topics[1].reason)
 
 
 def test_partitions_that_the_new_cluster_added_are_its_own(clusters: Clusters) -> None:
@@ -153,7 +156,7 @@ def test_partitions_that_the_new_cluster_added_are_its_own(clusters: Clusters) -
     clusters.new.offload("public/default/p-partition-2", ledger_id)
     clusters.rolled("public/default/b")
     partitions = ["public/default/p-partition-0", "public/default/p-partition-1"]
-    own = "1 topics are the new cluster's own, such as persistent://public/default/p-partition-2"
+    own = "1 topics belong to the new cluster itself, such as persistent://public/default/p-partition-2"
     for is_plan in (True, False):
         found = clusters.restore(is_plan=is_plan)
         assert found.is_well, (is_plan, whys(found))
@@ -168,11 +171,11 @@ def test_what_the_lost_cluster_had_is_not_the_new_ones_own(clusters: Clusters, t
     dump = dump_of(clusters.old, tmp_path / "dump")
     path = managed_ledger_path(managed_ledger_of("public/default/a"))
     clusters.new.zookeeper.set(clusters.new.chroot + path, clusters.old.nodes[clusters.old.chroot + path])
-    assert "has a topic of this name" in str(clusters.restore(dump=dump).topics[0].reason)
-    (remark,) = [one for one in clusters.restore().remarks if "the new cluster's own" in one]
+    assert "already has a topic with this name" in str(clusters.restore(dump=dump).topics[0].reason)
+    (remark,) = [one for one in clusters.restore().remarks if "belong to the new cluster itself" in one]
     assert "public/default/a" in remark
     clusters.rolled("public/default/a")
-    assert "has a topic of this name" in str(clusters.restore().topics[0].reason)
+    assert "already has a topic with this name" in str(clusters.restore().topics[0].reason)
 
 
 def test_under_one_name_the_new_clusters_own_and_a_restored_one_are_told_apart(clusters: Clusters) -> None:
@@ -185,14 +188,14 @@ def test_under_one_name_the_new_clusters_own_and_a_restored_one_are_told_apart(c
     again = clusters.restore(RESTORED)
     assert whys(again) == {"public/default/a": None}
     clusters.rolled("public/default/a")
-    assert "not in its list" in str(clusters.restore(RESTORED).topics[0].reason)
+    assert "not in its ledger list" in str(clusters.restore(RESTORED).topics[0].reason)
     # What is to have the name of a topic of the new cluster's own is refused, and not that topic.
     clusters.rolled("public/other/b")
     own = clusters.new.write_ledger("public/restored/b", messages(1))
     clusters.new.roll_over("public/restored/b")
     clusters.new.offload("public/restored/b", own)
     told = whys(clusters.restore(RESTORED))
-    assert "has a topic of this name" in str(told["public/other/b"])
+    assert "already has a topic with this name" in str(told["public/other/b"])
 
 
 def test_a_template_makes_nothing_of_what_it_made(clusters: Clusters) -> None:
@@ -219,7 +222,7 @@ def test_no_topic_gets_a_name_of_which_the_bucket_has_ledgers(clusters: Clusters
         path.unlink()
     for is_plan in (True, False):
         (line,) = clusters.restore("public/y/{topic}", topics="public/x/a", is_plan=is_plan).topics
-        assert f"has ledgers of persistent://public/y/a, such as {other}" in str(line.reason)
+        assert f"already has other ledgers of persistent://public/y/a, such as {other}" in str(line.reason)
     assert clusters.restore("public/z/{topic}", topics="public/x/a").is_well
 
 
@@ -244,7 +247,7 @@ def test_copies_of_a_run_that_did_not_end_keep_no_topic_from_its_name(clusters: 
         third.zookeeper.takes_writes = True
         third.write_unlisted([b"taken"], (("component", b"x"),), ledger_id=first)
         again = clusters.restore("public/z/{topic}", topics="public/x/a", gives_new_ids=True, into=third)
-        assert "which are none of persistent://public/x/a" in str(again.topics[0].reason)
+        assert "which are not of persistent://public/x/a" in str(again.topics[0].reason)
 
 
 # A cluster that is in use.
@@ -283,8 +286,8 @@ def test_a_run_into_a_cluster_in_use_ends_none_of_its_transactions(clusters: Clu
         again = clusters.restore(topics=topic, into=third)
         assert again.is_well
         # What the first cluster left open was ended by the first recovery.
-        assert any("2 entries of aborted transactions" in one for one in again.topics[0].remarks)
-        assert any("1 entries of transactions of which" in one for one in again.topics[0].remarks)
+        assert any("2 entries are of aborted transactions" in one for one in again.topics[0].remarks)
+        assert any("1 entries are of transactions without a known end" in one for one in again.topics[0].remarks)
         named = parse_managed_ledger_info(
             third.nodes[third.chroot + managed_ledger_path(managed_ledger_of(topic))], key="x"
         )

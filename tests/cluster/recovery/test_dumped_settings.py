@@ -131,7 +131,9 @@ def test_a_number_is_set_once(cluster: LiveCluster) -> None:
     assert set_count(cluster, 3) is None
     assert kept(cluster) == b'{"partitions": 3}'
     assert set_count(cluster, 3) is None
-    assert set_count(cluster, 4) == "the new cluster has it with 3 partitions, and it had 4"
+    assert (
+        set_count(cluster, 4) == "the new cluster already has the topic with 3 partitions, but the lost cluster had 4"
+    )
     assert kept(cluster) == b'{"partitions": 3}'
 
 
@@ -141,5 +143,5 @@ def test_a_node_that_is_damaged_is_told_and_stays(cluster: LiveCluster, data: by
     cluster.zookeeper.set(cluster.chroot + PATH, data)
     found = set_count(cluster, 3)
     assert found is not None
-    assert found.startswith("the new cluster has it, and nobody knows with how many partitions: ")
+    assert found.startswith("the new cluster already has the topic, but its number of partitions is unknown: ")
     assert kept(cluster) == data

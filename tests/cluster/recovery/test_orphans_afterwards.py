@@ -180,4 +180,4 @@ def test_what_a_restored_topic_does_not_name_stays(
     assert store.values() == found
     check = checked(clusters.new, store)
     assert [one for one in check.findings if one.kind.value == "orphan-object"] == []
-    assert any("from before something was restored" in one for one in check.left_out)
+    assert any("older than a recovery into this cluster" in one for one in check.left_out)

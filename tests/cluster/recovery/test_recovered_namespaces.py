@@ -114,7 +114,7 @@ def test_what_is_held_back_is_reported_until_it_is_set(pulsar: PulsarSettings) -
     found = planned(pulsar, settings).by_hand
     # The plan has what then is, and the reasons, which only it knows.
     assert [replace(one, reason=None) for one in before] == [replace(one, reason=None) for one in found]
-    held_back = "it is held back, since it may delete what is restored"
+    held_back = "not set yet, since it could delete restored messages"
     assert str(before[1]) == f"namespace shop/eu: message_ttl_in_seconds was 3600: set it by hand ({held_back})"
     clusters = ["backup", "old"]
     assert [(one.owner, one.name, one.value) for one in found] == [
@@ -139,7 +139,7 @@ def test_a_namespace_that_nothing_is_known_of_keeps_all(pulsar: PulsarSettings) 
     made = planned(pulsar, DumpedSettings())
     make_namespaces(pulsar.requests, made)
     assert pulsar.namespaces["shop/eu"]["retention_policies"] == FOREVER
-    assert "its former policies are not known" in made.namespaces[0].remarks
+    assert "its former policies are unknown" in made.namespaces[0].remarks
     assert made.by_hand == ()
 
 
@@ -171,7 +171,7 @@ def test_a_namespace_that_is_there_is_never_changed(pulsar: PulsarSettings) -> N
 def test_a_tenant_of_other_clusters_is_told(pulsar: PulsarSettings) -> None:
     pulsar.tenants["shop"] = {"adminRoles": [], "allowedClusters": ["elsewhere"]}
     made = planned(pulsar, dumped())
-    assert "may not use the cluster new" in str(made.namespaces[0].trouble)
+    assert "no permission to use cluster new" in str(made.namespaces[0].trouble)
     assert make_namespaces(pulsar.requests, made) == []
     assert pulsar.changes() == []
 
@@ -183,7 +183,7 @@ def test_a_new_name_gets_the_policies_of_the_one_that_it_stands_for(pulsar: Puls
     assert policies["auth_policies"] == {"namespace_auth": {"app": ["produce", "consume"]}}
     rights = next(one for one in made.by_hand if one.name == "auth_policies")
     assert (rights.owner, rights.value) == ("namespace public/restored", FORMER["auth_policies"])
-    assert "of the former names" in str(rights.reason)
+    assert "use the former names" in str(rights.reason)
     several = {
         "public/restored/persistent/a": "shop/eu/persistent/a",
         "public/restored/persistent/b": "shop/us/persistent/b",
@@ -191,7 +191,7 @@ def test_a_new_name_gets_the_policies_of_the_one_that_it_stands_for(pulsar: Puls
     made = planned(pulsar, dumped(), several)
     assert made.namespaces[0].settings == {"replication_clusters": ["new"], **held()}
     assert [str(one) for one in made.by_hand] == [
-        "namespace public/restored: policies not known: it stands for shop/eu, shop/us, whose policies are not compared"
+        "namespace public/restored: policies unknown: it replaces several namespaces (shop/eu, shop/us), whose policies are not compared"
     ]
 
 
@@ -241,7 +241,7 @@ def test_a_run_that_ends_at_any_change_is_gone_on_with(pulsar: PulsarSettings, i
 
 def test_without_a_dump_a_strategy_that_a_cut_run_left_is_reported(pulsar: PulsarSettings) -> None:
     make_namespaces(pulsar.requests, planned(pulsar, DumpedSettings()))
-    assert "set its strategy" in planned(pulsar, DumpedSettings()).namespaces[0].remarks[0]
+    assert "set the right strategy" in planned(pulsar, DumpedSettings()).namespaces[0].remarks[0]
 
 
 def test_one_that_somebody_else_made_meanwhile_stays(pulsar: PulsarSettings) -> None:
@@ -268,9 +268,7 @@ OFFLOAD = {
     "managedLedgerOffloadThresholdInBytes": 10,
     "s3ManagedLedgerOffloadCredentialSecret": "geheim",
 }
-OFFLOAD_REASON = (
-    "with a driver and a bucket, those that topics are restored from: with others brokers read nothing of them"
-)
+OFFLOAD_REASON = "if you set driver and bucket, use those of the restored topics: brokers cannot read them with others"
 
 
 def test_no_setting_has_credentials(pulsar: PulsarSettings) -> None:
@@ -278,7 +276,7 @@ def test_no_setting_has_credentials(pulsar: PulsarSettings) -> None:
     for offload in ({**OFFLOAD, "managedLedgerOffloadBucket": 3}, "geheim"):
         settings = dumped({"shop/eu": {"offload_policies": offload}})
         assert [str(one) for one in planned(pulsar, settings).by_hand] == [
-            "namespace shop/eu: offload_policies not known: it is damaged"
+            "namespace shop/eu: offload_policies unknown: it is damaged"
         ]
     settings = dumped({"shop/eu": {"offload_policies": OFFLOAD}})
     (found,) = planned(pulsar, settings).by_hand
@@ -311,7 +309,7 @@ def test_no_name_of_the_dump_breaks_out_of_its_line(pulsar: PulsarSettings) -> N
         'namespace shop/eu: evil\\nrm -rf x was "y": set it by hand',
         (
             'namespace shop/eu: replication_clusters was ["a\\u001b[2J", "b"]: set it by hand '
-            "(namespaces are in the new cluster alone)"
+            "(namespaces are only in the new cluster)"
         ),
         'namespace shop/eu: resource_group_name was "\\u009b;rm": set it by hand',
     ]
@@ -320,9 +318,9 @@ def test_no_name_of_the_dump_breaks_out_of_its_line(pulsar: PulsarSettings) -> N
 @for_each(
     ("name", "former", "there", "reason"),
     [
-        ("topicDispatchRate", {"a": {"dispatchThrottlingRateInMsg": 1}}, None, "former cluster"),
-        ("offload_threshold", 5, None, "in place of the brokers' own"),
-        ("offload_policies", {"managedLedgerOffloadBucket": "tier"}, None, "in place of the brokers' own"),
+        ("topicDispatchRate", {"a": {"dispatchThrottlingRateInMsg": 1}}, None, "chosen for the lost cluster"),
+        ("offload_threshold", 5, None, "override the brokers' own"),
+        ("offload_policies", {"managedLedgerOffloadBucket": "tier"}, None, "override the brokers' own"),
         # Older brokers wrote it for none.
         ("message_ttl_in_seconds", -1, 0, None),
     ],
@@ -366,5 +364,5 @@ def test_policies_of_topics_have_their_new_names(pulsar: PulsarSettings) -> None
 def test_settings_that_a_broker_does_not_take_are_told_as_such(pulsar: PulsarSettings) -> None:
     made = planned(pulsar, dumped())
     pulsar.admin.does = lambda method, path, value: (412, '{"reason":"Invalid persistence"}')
-    with pytest.raises(AdminApiError, match="does not take these settings: Invalid persistence"):
+    with pytest.raises(AdminApiError, match="does not accept these settings: Invalid persistence"):
         make_namespaces(pulsar.requests, made)

@@ -173,7 +173,7 @@ def test_a_topic_that_a_broker_makes_meanwhile_is_not_touched_and_the_others_are
     assert clusters.new.nodes[path] == b""
     assert not report.is_well
     again = clusters.restore(dump=dump)
-    assert "a topic of this name" in str(_line(again, B).reason)
+    assert "already has a topic with this name" in str(_line(again, B).reason)
 
 
 def _at_first_topic(new: LiveCluster, do: Callable[[], object]) -> None:
@@ -200,7 +200,7 @@ def test_an_object_that_is_lost_while_topics_are_restored_is_told(clusters: Clus
     # Where entries are read, that says so.
     report = clusters.restore(dump=dump, looks_for_transactions=False)
     assert not report.is_well
-    assert "lost ledger" in str(_line(report, B).reason)
+    assert "was deleted from the bucket during the recovery" in str(_line(report, B).reason)
     assert [one.source for one in report.topics if not one.is_well] == [managed_ledger_of(B)]
 
 
@@ -214,9 +214,9 @@ def test_a_ledger_that_comes_late_is_told_then_and_by_the_next_run(clusters: Clu
 
     _at_first_topic(clusters.new, come)
     report = clusters.restore(dump=dump)
-    assert "came into the bucket" in str(_line(report, A).reason)
+    assert "was added to the bucket during the recovery" in str(_line(report, A).reason)
     again = clusters.restore(dump=dump)
-    assert "not in its list" in str(_line(again, A).reason)
+    assert "not in its ledger list" in str(_line(again, A).reason)
     assert not again.is_well
 
 
@@ -228,13 +228,13 @@ def test_a_damaged_ledger_is_missing_and_did_not_come_late(clusters: Clusters, d
     os.truncate(data, len(whole) - 30)
     for _ in range(2):
         line = _line(clusters.restore(dump=dump, looks_for_transactions=False), A)
-        assert "came into the bucket" not in str(line.reason)
+        assert "was added to the bucket during the recovery" not in str(line.reason)
         why = {one.first_ledger: one.why for one in line.missing}
-        assert "are damaged; `ledgerfs verify` names them" in why[listed.ledger_id]
+        assert "are damaged; `ledgerfs verify` lists them" in why[listed.ledger_id]
     # Once it is whole again, its rows are not in the topic.
     data.write_bytes(whole)
     again = clusters.restore(dump=dump, looks_for_transactions=False)
-    assert "not in its list" in str(_line(again, A).reason)
+    assert "not in its ledger list" in str(_line(again, A).reason)
     assert not again.is_well
 
 
@@ -243,7 +243,7 @@ def test_ids_that_are_taken_are_refused_by_name_and_beside_it_copied_under_new_o
 ) -> None:
     assert clusters.restore(dump=dump).is_well
     refused = clusters.restore("public/again/{topic}", dump=dump)
-    assert all("ids are taken" in str(one.reason) for one in refused.topics)
+    assert all("ids are already used" in str(one.reason) for one in refused.topics)
     report = clusters.restore("public/again/{topic}", dump=dump, gives_new_ids=True)
     assert report.is_well, [one.reason for one in report.topics]
     info = clusters.list_of("public/again/a")
@@ -278,13 +278,13 @@ def test_the_report_has_what_is_lost_from_when_to_when_and_what_is_to_be_done(
     (missing,) = (one for one in topics[f"persistent://{A}"]["missing"] if one["first_ledger"] == gone.ledger_id)
     assert (missing["entries"], missing["from"], missing["to"]) == (3, iso_time(part.from_ms), iso_time(part.to_ms))
     assert [name for name, one in topics.items() if one["why"] is not None] == [f"persistent://{B}"]
-    assert "the new cluster has a topic of this name" in topics[f"persistent://{B}"]["why"]
+    assert "the new cluster already has a topic with this name" in topics[f"persistent://{B}"]["why"]
     assert told["by_hand"] == [
         {
             "owner": "namespace public/default",
             "name": "message_ttl_in_seconds",
             "value": 60,
-            "why": "it is held back, since it may delete what is restored",
+            "why": "not set yet, since it could delete restored messages",
         }
     ]
     assert told["known_until"] == iso_time(dump.began_ms)

@@ -124,7 +124,7 @@ def test_an_id_that_a_run_noted_for_markers_is_given_to_no_other_topic(clusters:
 def test_markers_are_not_written_in_front_of_the_messages(clusters: Clusters) -> None:
     note(clusters, 0)
     before = objects(clusters)
-    assert "is not behind its ledgers" in str(whys(clusters.restore())["orders"])
+    assert "the topic has newer ledgers" in str(whys(clusters.restore())["orders"])
     assert objects(clusters) == before
 
 
@@ -137,7 +137,7 @@ def note(clusters: Clusters, ledger_id: int) -> None:
 def test_a_lost_ledger_of_markers_is_told(clusters: Clusters) -> None:
     assert clusters.restore().is_well
     clusters.lose(listed(clusters)[-1].ledger_id)
-    assert f"does not have ledger {listed(clusters)[-1].ledger_id}" in str(whys(clusters.restore())["orders"])
+    assert f"the bucket lacks ledger {listed(clusters)[-1].ledger_id}" in str(whys(clusters.restore())["orders"])
 
 
 # The new cluster's transactions.
@@ -147,7 +147,7 @@ def test_brokers_without_transactions_get_topics_with_aborted_messages_only_on_d
     clusters.brokers.has_transactions = False
     clusters.rolled("public/default/committed", sent("x", 1), sent("", 1, marker_type=COMMIT))
     found = whys(clusters.restore())
-    assert "would show 2 entries" in str(found.pop("orders"))
+    assert "would deliver 2 entries" in str(found.pop("orders"))
     assert found == {"plain": None, "committed": None}
     assert clusters.restore(looks_for_transactions=False).topics[1].outcome is Outcome.RESTORED
     assert (len(listed(clusters)), clusters.snapshots) == (3, {})
@@ -177,7 +177,7 @@ def test_a_coordinator_in_use_may_give_ids_again(clusters: Clusters, properties:
     clusters.new.zookeeper.set(log_of(clusters, 7), value)
     found = whys(clusters.restore())
     assert "coordinator 7 is in use" in str(found["orders"])
-    assert f"beyond {given} only" in str(found["orders"])
+    assert f"its last known id is {given}" in str(found["orders"])
     assert found["plain"] is None
     assert clusters.new.nodes[log_of(clusters, 7)] == value
 

@@ -154,9 +154,9 @@ def test_what_the_dump_lost_is_taken_from_what_was_saved_if_it_is_the_same() -> 
 
 def test_damaged_entries_are_lost_ones_and_a_damaged_locator_is_an_error() -> None:
     found = known_versions(LOST_TOPIC, dumped(LONG, TEXT, damaged=(1,)), [])
-    assert "not a protobuf message" in found[1].schema.unreadable
+    assert "not a valid protobuf message" in found[1].schema.unreadable
     found = known_versions(LOST_TOPIC, DumpedSettings(locators=dumped(LONG, TEXT).locators), [])
-    assert {(one.schema.unreadable, one.timestamp_ms) for one in found} == {("the dump has no entry of it", None)}
+    assert {(one.schema.unreadable, one.timestamp_ms) for one in found} == {("the dump does not contain it", None)}
     with pytest.raises(CorruptMetadataError):
         known_versions(LOST_TOPIC, DumpedSettings(locators={NAME: b"\xff"}), [])
 
@@ -209,7 +209,7 @@ def test_nothing_known_is_nothing_to_compare() -> None:
 def test_a_lost_definition_lets_nothing_be_set() -> None:
     versions = [known(A, B, C)[0], known(A, B, C)[2]]
     made = plan(versions)
-    assert made.lost == {1: "nothing is known of it"}
+    assert made.lost == {1: "no dump or saved schema contains it"}
     assert "version 1" in str(made.trouble)
 
 
@@ -257,14 +257,14 @@ def test_a_beginning_is_gone_on_with(there: int, existing: list[SchemaVersion]) 
 @for_each(
     ("existing", "why"),
     [
-        (known(B), "another schema as version 0"),
-        (known(A, B, C), "version 2 as a deletion"),
-        (known(SchemaInfo("AVRO", A.data, {"other": "property"})), "another schema as version 0"),
+        (known(B), "a different schema as version 0"),
+        (known(A, B, C), "version 2 was a deletion in the lost cluster"),
+        (known(SchemaInfo("AVRO", A.data, {"other": "property"})), "a different schema as version 0"),
         ([known(A, None)[1]], "deletion as version 1"),
         (known(A, B, None, None)[3:], "deletion as version 3"),
-        (known(A, B, None, B)[2:], "another schema as version 3"),
-        ([known(*STEPS, A, None)[6]], "deletion as version 6, behind all"),
-        (known(A, B)[1:], "another schema as version 0"),
+        (known(A, B, None, B)[2:], "a different schema as version 3"),
+        ([known(*STEPS, A, None)[6]], "deletion as version 6, which hides all"),
+        (known(A, B)[1:], "a different schema as version 0"),
     ],
 )
 def test_what_is_there_already_is_never_contradicted(existing: list[SchemaVersion], why: str) -> None:

@@ -71,7 +71,7 @@ def test_a_file_that_is_there_is_never_overwritten(cluster: LiveCluster, tmp_pat
     assert path.read_bytes() == b"mine"
 
 
-@pytest.mark.parametrize("step", ["reading ledgers", "reading topics", "asking bookies"])
+@pytest.mark.parametrize("step", ["reading ledgers", "reading topics", "reading from bookies"])
 def test_a_dump_that_is_interrupted_leaves_no_file(cluster: LiveCluster, tmp_path: Path, step: str) -> None:
     def progress(what: str, done: int, total: int | None) -> None:
         if what == step:
@@ -116,7 +116,7 @@ def test_a_dump_that_is_not_finished_is_not_read_as_one(tmp_path: Path) -> None:
     path = tmp_path / "x"
     for count in range(len(RECORDS)):
         path.write_bytes(stored(RECORDS[:count]))
-        with pytest.raises(CorruptObjectError, match="not finished"):
+        with pytest.raises(CorruptObjectError, match="the dump is incomplete"):
             list(read_dump(path))
     with pytest.raises(NotFoundError):
         list(read_dump(tmp_path / "none"))
@@ -167,7 +167,7 @@ def test_a_number_that_no_node_has_is_damage(tmp_path: Path, name: str) -> None:
         "}",
     ]
     path.write_bytes(zstandard.ZstdCompressor().compress("\n".join([*lines, ""]).encode()))
-    with pytest.raises(CorruptObjectError, match="line 2 is not a line of a dump"):
+    with pytest.raises(CorruptObjectError, match="line 2 of the dump is invalid"):
         list(read_dump(path))
 
 

@@ -61,7 +61,7 @@ def test_what_no_bookie_gives_is_told_and_asked_for_once(cluster: LiveCluster, t
     assert f"ledger {gone} is not in BookKeeper" in (found[ORDERS, 1].trouble or "")
     assert f"schema version 0 of {ORDERS}" in (found[ORDERS, 0].trouble or "")
     told = run("cluster", "dump", cluster.url, str(tmp_path / "y")).stderr.decode()
-    assert f"not known: schema version 1 of {ORDERS}: {ledger_path(gone)}: ledger {gone} is not in BookKeeper" in told
+    assert f"unknown: schema version 1 of {ORDERS}: {ledger_path(gone)}: ledger {gone} is not in BookKeeper" in told
 
 
 def test_silent_bookies_are_told_of_as_of_each_schema(cluster: LiveCluster, tmp_path: Path) -> None:

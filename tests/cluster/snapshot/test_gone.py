@@ -124,5 +124,5 @@ def test_what_the_second_look_cannot_read_is_said(cluster: LiveCluster, monkeypa
     done = checked(cluster)
     assert [one for one in done.findings if one.kind.is_loss] == []
     (trouble,) = done.survey.troubles
-    assert "orders/__compaction: its position may be old" in trouble
+    assert "orders/__compaction: its position may be out of date" in trouble
     assert [one.path for one in done.survey.damaged] == ["/managed-ledgers/public/default/persistent/others"]

@@ -90,7 +90,7 @@ def test_an_open_orphan_is_reported_only(cluster: LiveCluster) -> None:
     told = {one.ledger_ids: one for one in orphan_findings(found, rows)}
     assert told[closed,].size == sum(map(len, messages(4)))
     assert "deleteledger" in told[closed,].mend
-    assert (told[opened,].size, "a writer may live" in told[opened,].mend) == (-1, True)
+    assert (told[opened,].size, "a writer may still be running" in told[opened,].mend) == (-1, True)
 
 
 def test_what_names_a_topic_that_is_not_here_may_be_of_another_cluster(cluster: LiveCluster) -> None:
@@ -112,9 +112,12 @@ def test_what_names_a_topic_that_is_not_here_may_be_of_another_cluster(cluster: 
         for who, ledger_id in made.items():
             is_theirs = who == "there"
             assert ("this cluster has no such topic" in told[ledger_id,].evidence) is is_theirs
-            assert told[ledger_id,].mend.startswith("find out whose it is") is is_theirs
-            assert "another Pulsar cluster on the same BookKeeper" in told[ledger_id,].evidence
-            assert "if no other Pulsar cluster has its ledgers here: check again right before" in told[ledger_id,].mend
+            assert told[ledger_id,].mend.startswith("find out which cluster owns it") is is_theirs
+            assert "another Pulsar cluster on this BookKeeper" in told[ledger_id,].evidence
+            assert (
+                "if no other Pulsar cluster uses this BookKeeper: run the check again directly before"
+                in told[ledger_id,].mend
+            )
 
 
 def test_signs_of_other_clusters_on_the_same_bookkeeper_are_told(cluster: LiveCluster) -> None:
@@ -130,15 +133,15 @@ def test_signs_of_other_clusters_on_the_same_bookkeeper_are_told(cluster: LiveCl
     cluster.zookeeper.no_auth("/two/managed-ledgers")
     signs = [
         "ZooKeeper has the metadata of other Pulsar clusters in /one, /two",
-        "2 ledgers that are not closed are of topics that this cluster does not have",
+        "2 ledgers that are not closed belong to topics that this cluster does not have",
     ]
     time.sleep(0.2)
     with living(cluster) as opened:
         done = check_cluster(opened, None, [], Rules(50, 0), lambda *_: None)
     assert done.signs == signs
     of_here, of_them = sorted(done.findings, key=lambda one: one.subject)
-    assert of_here.mend.startswith("do not delete it before you know")
-    assert of_them.mend.startswith("report only")
+    assert of_here.mend.startswith("first find out whether it belongs to another Pulsar cluster")
+    assert of_them.mend.startswith("do not delete: a writer may still be running")
 
 
 @pytest.mark.parametrize("chroot", ["/bk", "/bk/pulsar"])
@@ -154,7 +157,7 @@ def test_another_place_of_bookkeepers_metadata_is_a_sign(tmp_path: Path, chroot:
         finally:
             below.nodes.close()
             above.nodes.close()
-    assert place.startswith(f"BookKeeper keeps its metadata in {chroot}/ledgers")
+    assert place.startswith(f"BookKeeper has its metadata in {chroot}/ledgers")
     assert any("other Pulsar clusters in /bk" in one for one in others) is (chroot == "/bk")
 
 
@@ -283,14 +286,14 @@ def test_objects_of_another_cluster_are_never_orphans(cluster: LiveCluster, admi
     with living(cluster) as opened:
         done = check_cluster(opened, None, [Tier(bucket, frozenset({"tier"}))], Rules(1, 0.01), lambda *_: None)
     told = {one.subject.rpartition("/")[2][:8]: one.evidence for one in done.findings}
-    assert "no cluster: if others use the bucket, it may be theirs" in told.pop("00000003")
+    assert "no cluster name: if other clusters use the bucket" in told.pop("00000003")
     if admin == "renamed":
         # What the cluster's own offloads say is not what ZooKeeper says: nobody can tell.
         assert told == {}
-        assert any(one.startswith("2 offloads that no list names tell a cluster") for one in done.left_out)
+        assert any(one.startswith("2 unreferenced offloads have a cluster name") for one in done.left_out)
     else:
         assert list(told) == ["00000001"]
-        assert any(one.startswith("1 offloads that no list names are another cluster's") for one in done.left_out)
+        assert any(one.startswith("1 unreferenced offloads belong to another cluster") for one in done.left_out)
 
 
 class _Broker:

@@ -121,7 +121,7 @@ def test_nothing_of_a_commit_is_done_that_one_node_refuses(
 ) -> None:
     before = server.nodes, server.versions
     for operations in ([operation, MakeNode("/new", b"")], [DropNode(ATTEMPT, 0), MakeNode("/new", b""), operation]):
-        with pytest.raises(ChangedMeanwhileError, match="nothing was done") as raised:
+        with pytest.raises(ChangedMeanwhileError, match="nothing was changed") as raised:
             lock.commit(operations)
         assert (raised.value.key, raised.value.found) == (path, found)
         assert raised.value.exit_code == 3
@@ -182,7 +182,7 @@ def test_nodes_are_read_as_they_are_now_and_one_sync_is_enough_for_many(
 
 def test_a_node_of_others_is_named(server: ZooKeeperServer, lock: ClusterLock) -> None:
     server.no_auth(LIST)
-    with pytest.raises(AccessDeniedError, match=rf"^{LIST}: .*Nothing was done"):
+    with pytest.raises(AccessDeniedError, match=rf"^{LIST}: .*Nothing was changed"):
         lock.commit([MakeNode("/new", b""), SetNode(LIST, b"x", 0)])
     assert "/new" not in server.nodes
     lock.commit([MakeNode("/new", b"")])
@@ -322,7 +322,7 @@ def test_a_session_that_is_over_is_not_renewed(server: ZooKeeperServer, nodes: N
     server.expire_sessions()
     wait_until(lambda: lock.is_lost and not kazoo_threads(others), 300)
     made = server.connections_made
-    with pytest.raises(LockLostError, match="session with ZooKeeper is over"):
+    with pytest.raises(LockLostError, match="session with ZooKeeper has ended"):
         lock.commit([])
     lock.release()
     assert not kazoo_threads(others)
@@ -428,7 +428,7 @@ def test_a_commit_that_breaks_each_connection_is_given_up_and_not_done(
 ) -> None:
     # Each try is followed by one that makes sure that it will not be done.
     server.write_faults.extend([WriteFault.LOST_BEFORE, WriteFault.NONE] * 3)
-    with pytest.raises(StoreUnreachableError, match=r"broke at each try.*nothing was done"):
+    with pytest.raises(StoreUnreachableError, match=r"every try to commit failed.*nothing was changed"):
         lock.commit([SetNode(LIST, b"longer", 0)])
     assert not lock.is_lost
     lock.commit([SetNode(LIST, b"longest", 0)])
@@ -508,7 +508,7 @@ def test_the_lock_of_a_process_that_crashed_is_named_until_its_session_ends(
         kept.append(ClusterLock.take(Nodes(server.address, timeout_s=PATIENT_S).settings, b"crashed"))
 
     assert status_in_child(crash) == 0
-    with pytest.raises(LockHeldError, match="by crashed; the lock of a process that has ended goes by itself"):
+    with pytest.raises(LockHeldError, match="by crashed; stop that process, or wait"):
         ClusterLock.take(nodes.settings, HOLDER)
     server.expire_sessions()
     with ClusterLock.take(nodes.settings, HOLDER) as lock:
@@ -613,7 +613,7 @@ def test_what_is_no_change(server: ZooKeeperServer, lock: ClusterLock) -> None:
 
 def test_more_than_a_server_takes_at_once_is_refused_before(server: ZooKeeperServer, lock: ClusterLock) -> None:
     before = len(server.writes)
-    with pytest.raises(UnsupportedWriteError, match=rf"^{LIST}: a change of 1,\d\d\d,\d\d\d bytes"):
+    with pytest.raises(UnsupportedWriteError, match=rf"^{LIST}: the change has 1,\d\d\d,\d\d\d bytes"):
         lock.commit([MakeNode("/x", b"1"), SetNode(LIST, b"x" * (1 << 20), 0)])
     assert len(server.writes) == before
     lock.commit([SetNode(LIST, b"x" * 999_000, 0)])

@@ -256,7 +256,7 @@ def test_no_session_shows_what_is_older_than_what_the_one_before_has_shown(
     elif how == "closed":
         nodes.close()
         refused()
-        with pytest.raises(StoreUnreachableError, match="data are older than what was read before"):
+        with pytest.raises(StoreUnreachableError, match="data is older than data that was read before"):
             nodes.get(path)
     else:
         assert status_in_child(refused) == 0

@@ -60,10 +60,10 @@ def test_an_index_that_was_never_closed_has_no_entries():
 @for_each(
     ("entries", "says"),
     [
-        ([[(-1, 138), (-1, 900)]], "key -1 of entry 1 does not come after -1"),
-        ([[(-1, 138)], [(300, 900)], [(200, 5000)]], "key 200 of entry 2 does not come after 300"),
-        ([[(-1, 138), (127, 138)]], "position 138 of entry 1"),
-        ([[(-1, 138), (127, 100)]], "position 100 of entry 1"),
+        ([[(-1, 138), (-1, 900)]], "key -1 of index entry 1 is not greater than -1"),
+        ([[(-1, 138)], [(300, 900)], [(200, 5000)]], "key 200 of index entry 2 is not greater than 300"),
+        ([[(-1, 138), (127, 138)]], "position 138 of index entry 1"),
+        ([[(-1, 138), (127, 100)]], "position 100 of index entry 1"),
         ([[(-1, 138), (127, SIZE)]], f"to {SIZE}, in data of {SIZE} bytes"),
         ([[(-1, 138), (127, 2**63 - 1)]], "in data of"),
         ([[(-1, -1)]], "positions from -1"),
@@ -78,23 +78,23 @@ def test_entries_that_do_not_ascend_or_leave_the_data_are_told(entries, says):
 
 
 def test_positions_are_of_eight_bytes():
-    with pytest.raises(CorruptIndexError, match="positions that are not of eight bytes") as caught:
+    with pytest.raises(CorruptIndexError, match="positions that do not have 8 bytes") as caught:
         parse_index(index_of([(-1, 138)], lengths=b"\x07"), data_size=SIZE, key="index")
     assert caught.value.offset > 137
 
 
 @pytest.mark.parametrize("kind", [RecordCompression.NONE, RecordCompression.RECORD])
 def test_an_index_that_is_not_in_blocks_is_refused(kind):
-    with pytest.raises(UnsupportedFormatError, match=f"compression {kind.name}, not BLOCK"):
+    with pytest.raises(UnsupportedFormatError, match=f"compression {kind.name}, expected BLOCK"):
         parse_index(header(MapFileWriter(kind), LONG), data_size=SIZE)
 
 
 def test_an_index_cut_anywhere_or_with_more_at_its_end_is_told():
     index = index_of([(-1, 138), (127, 900)])
     for size in {*range(len(index))} - {len(index_of())}:
-        with pytest.raises(CorruptIndexError, match="cut short"):
+        with pytest.raises(CorruptIndexError, match="truncated"):
             parse_index(index[:size], data_size=SIZE)
-    with pytest.raises(CorruptIndexError, match="no block begins here") as caught:
+    with pytest.raises(CorruptIndexError, match="expected the start of a block") as caught:
         parse_index(index + b"more", data_size=SIZE, key="index")
     assert (caught.value.key, caught.value.offset) == ("index", len(index))
 

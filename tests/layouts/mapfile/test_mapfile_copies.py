@@ -54,7 +54,7 @@ def test_damage_that_only_totals_tell_is_not_copied(options: dict[str, Any], tmp
     target = tmp_path / "target"
     report = copy_ledgers(url, str(target), allow_incomplete=True, **options)
     assert (report.copied, [one.source.ledger_id for one in report.failed]) == (1, [2])
-    assert "bytes are there, the metadata says" in str(report.failed[0].error)
+    assert "bytes, but its metadata has" in str(report.failed[0].error)
     assert len(list(target.iterdir())) == 2
     with pytest.raises(IncompleteCopyError):
         copy_ledgers(url, str(target), **options)
@@ -64,9 +64,9 @@ def test_nor_by_any_other_way(tmp_path: Path) -> None:
     url = put_mapfiles(tmp_path / "source", swapped(2))
     run("offload", url, str(tmp_path / "target"), code=1)
     target = open_bucket(tmp_path / "target")
-    with pytest.raises(CorruptLedgerError, match="the metadata says"):
+    with pytest.raises(CorruptLedgerError, match="its metadata has"):
         LedgerOffloader(target).offload(open_bucket(url).ledger(2), UUID)
-    with pytest.raises(CorruptLedgerError, match="the metadata says"):
+    with pytest.raises(CorruptLedgerError, match="its metadata has"):
         LedgerFileSystem(url).cp_file(
             "entries/public/default/orders/2.entries", "entries/public/default/other/3.entries"
         )
@@ -89,7 +89,7 @@ def test_a_ledger_that_seems_to_be_written_is_not_left_out(tmp_path: Path) -> No
         for one in json.loads(told.stdout)
         if one["outcome"] == "failed"
     ] == [(TOPIC, 2, young.uuid), ("persistent://public/default/payments", 3, alone.uuid)]
-    assert f"failed  {young.folder}/data: it is being written" in told.stderr.decode()
+    assert f"failed  {young.folder}/data: it is still being written" in told.stderr.decode()
     run("offload", url, str(tmp_path / "target"), "--topic", TOPIC, code=1)
     # Beside a whole copy it is nothing that a copy of the bucket lacks; beside another ledger of its id it is.
     other = offload(messages(2, 29), 2, uuid=7)
@@ -108,7 +108,7 @@ def test_a_ledger_of_unknown_topic_is_not_left_out(tmp_path: Path) -> None:
     assert [(one.ledger_id, one.topic, one.key) for one in report.missing] == [(2, None, f"archive/2-{UUID}")]
     run("offload", url, str(tmp_path / "target"), code=1)
     # It may be of any topic, so that one which is named is whole as far as anybody knows.
-    assert run("offload", url, str(tmp_path / "target"), "--topic", TOPIC).stderr.count(b"nobody can tell the topic")
+    assert run("offload", url, str(tmp_path / "target"), "--topic", TOPIC).stderr.count(b"in this bucket is unknown")
 
 
 @pytest.mark.parametrize("newer", [1, 2])
@@ -132,9 +132,9 @@ def test_of_copies_that_contradict_each_other_none_is_copied(newer: int, tmp_pat
 @pytest.mark.parametrize(
     ("entries", "more", "told"),
     [
-        (22, b"", "entries up to 21 are there, after the last entry by the metadata, 19,"),
-        (20, b"?" * 5, "the file has 5 more bytes, after the last entry by the metadata, 19,"),
-        (20, None, "key 19 stands where 20 should, after the last entry by the metadata, 19,"),
+        (22, b"", "the file has entries up to 21 after entry 19, the last one in the metadata,"),
+        (20, b"?" * 5, "the file has 5 more bytes after entry 19, the last one in the metadata,"),
+        (20, None, "found key 19, expected 20 after entry 19, the last one in the metadata,"),
     ],
 )
 def test_what_stands_after_the_last_entry(entries: int, more: bytes | None, told: str, tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_what_a_crash_leaves_is_damage_by_name(left: str, tmp_path: Path) -> Non
     assert (missing.kind is GapKind.DATA_LOST) == (left == "index")
     if left in {"nothing", "checksum"}:
         assert missing.kind is GapKind.NOTHING_LEFT
-        assert (missing.why, missing.key) == ("neither its data nor its index is there", partial.folder)
+        assert (missing.why, missing.key) == ("both its data and its index are missing", partial.folder)
     assert kinds_of(url) == ["partial-ledger"]
     repairs = plan_repair(open_bucket(url)).items
     assert [(one.kind, one.action_name) for one in repairs] == [("partial-ledger", "nothing")]
@@ -95,7 +95,7 @@ def test_a_ledger_that_was_never_finished(tmp_path: Path) -> None:
     put_mapfiles(tmp_path, made, at=time.time() - 30)
     bucket = open_bucket(url)
     assert [one.ledger_id for one in bucket.catalog.refs()] == [2]
-    with pytest.warns(UnplacedLedgersWarning, match="uploaded just now"):
+    with pytest.warns(UnplacedLedgersWarning, match="still being uploaded"):
         assert bucket.topic(TOPIC).scan().to_arrow().num_rows == 5
     # Nothing is kept of that: when its writer has died, it is damage, when it was finished, a ledger.
     put_mapfiles(tmp_path, made)
@@ -117,7 +117,7 @@ def test_a_file_that_grows_between_listing_and_reading(tmp_path: Path, monkeypat
         return iter(pages)
 
     monkeypatch.setattr(LocalStore, "list_folder", growing)
-    with pytest.warns(UnplacedLedgersWarning, match="uploaded just now"):
+    with pytest.warns(UnplacedLedgersWarning, match="still being uploaded"):
         assert len(values(url)) == 5
     monkeypatch.undo()
     put_mapfiles(tmp_path, made)
@@ -244,7 +244,7 @@ def test_the_metadata_of_what_is_being_written_names_its_topic(tmp_path: Path) -
     written = mapfile(messages(8, 300), 8, writer=UNCOMPRESSED, told=PAYMENTS)
     put_file(tmp_path / written.folder / "data", written.data[:6000], None)
     for topic in (TOPIC, "public/default/payments"):
-        with pytest.warns(UnplacedLedgersWarning, match="uploaded just now"):
+        with pytest.warns(UnplacedLedgersWarning, match="still being uploaded"):
             assert open_bucket(url).topic(topic).count() == 5
 
 

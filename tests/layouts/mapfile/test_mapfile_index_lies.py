@@ -153,7 +153,7 @@ def test_those_that_lack_their_end_are_not(compression: RecordCompression, tmp_p
     bucket = open_bucket(young)
     kinds = kinds_of(verify(open_bucket(old), quick=True))
     for number, case in enumerate(lies, 101):
-        with pytest.warns(UnplacedLedgersWarning, match="uploaded just now"):
+        with pytest.warns(UnplacedLedgersWarning, match="still being uploaded"):
             assert bucket.topic(f"public/default/orders{number}").scan().to_arrow().num_rows == 10, case
         assert "missing-entries" in kinds[number], case
 

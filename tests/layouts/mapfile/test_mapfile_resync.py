@@ -144,9 +144,7 @@ def test_a_wrong_key_alone(tmp_path: Path) -> None:
     assert first == 123
     (finding,) = damage_of(bucket)
     assert finding.offset == where
-    assert (
-        f"key 7 stands where 123 should; entries 123 to {last} are lost, with the bytes {where} to " in finding.message
-    )
+    assert f"found key 7, expected 123; entries 123 to {last} are lost, with the bytes {where} to " in finding.message
 
 
 @pytest.mark.long

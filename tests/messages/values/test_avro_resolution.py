@@ -173,11 +173,11 @@ AS_JAVA: dict[str, tuple[Any, Any, Any, Any]] = {
     ),
     "a default has to be of its type": (
         record("R", INT), record("R", INT, field("s", "string", default=1)), {"i": 1},
-        "it has no field 's', and the default of 'R' for it is not of its type",
+        "it has no field 's', and the default of 'R' for it does not match its type",
     ),
     "nor is a text a list of its letters": (
         record("R"), record("R", field("a", {"type": "array", "items": "string"}, default="abc")), {},
-        "it has no field 'a', and the default of 'R' for it is not of its type",
+        "it has no field 'a', and the default of 'R' for it does not match its type",
     ),
     "a default that is null is of a union with null": (
         record("R"), record("R", field("a", ["null", record("Q", INT)], default=None)), {}, {"a": None},
@@ -187,11 +187,11 @@ AS_JAVA: dict[str, tuple[Any, Any, Any, Any]] = {
     ),
     "defaults of times are within a day": (
         record("R"), record("R", field("t", {"type": "int", "logicalType": "time-millis"}, default=86_400_000)), {},
-        "it has no field 't', and the default of 'R' for it is not of its type",
+        "it has no field 't', and the default of 'R' for it does not match its type",
     ),
     "defaults of decimals have the digits of their type": (
         record("R"), record("R", field("d", {"type": "bytes", "logicalType": "decimal", "precision": 2}, default="\u0001\u0000")), {},
-        "it has no field 'd', and the default of 'R' for it is not of its type",
+        "it has no field 'd', and the default of 'R' for it does not match its type",
     ),
     "an alias is for a field that is not there by its name": (
         record("R", INT, field("j", "int")), record("R", field("j", "int", aliases=["i"])), {"i": 1, "j": 2}, {"j": 2},

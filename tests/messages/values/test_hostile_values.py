@@ -33,7 +33,7 @@ TEXTS = {"type": "map", "values": "string"}
 NULLS = {"type": "array", "items": "null"}
 CUT = "it ends inside a field"
 MORE = "bytes follow after its last field"
-LIES = "a list in it claims more items than there are bytes"
+LIES = "a list in it has more items than bytes"
 BEYOND = "a time or decimal of it is outside the range of its type"
 HUGE = (2**31, 2**32, 2**62, 2**63 - 1, -(2**31), -(2**63), -(2**62))
 BAD: dict[str, tuple[Any, bytes, str]] = {
@@ -56,11 +56,11 @@ BAD: dict[str, tuple[Any, bytes, str]] = {
     "a text of a size below 0": ("string", zigzag(-1), CUT),
     "a text that is cut": ("string", zigzag(5) + b"abcd", CUT),
     "a text and more": ("string", zigzag(5) + b"abcdef", MORE),
-    "a branch below 0": (["null", "int"], zigzag(-1), "it names a branch that its union does not have"),
-    "a branch above": (["null", "int"], zigzag(2), "it names a branch that its union does not have"),
-    "a branch of several": (["null", "int", "string"], zigzag(3), "it names a branch that its union does not have"),
-    "a symbol below 0": ({"type": "enum", "name": "E", "symbols": ["A"]}, zigzag(-1), "it names a symbol that its enum does not have"),
-    "a symbol above": ({"type": "enum", "name": "E", "symbols": ["A"]}, zigzag(1), "it names a symbol that its enum does not have"),
+    "a branch below 0": (["null", "int"], zigzag(-1), "it has a branch number that its union does not have"),
+    "a branch above": (["null", "int"], zigzag(2), "it has a branch number that its union does not have"),
+    "a branch of several": (["null", "int", "string"], zigzag(3), "it has a branch number that its union does not have"),
+    "a symbol below 0": ({"type": "enum", "name": "E", "symbols": ["A"]}, zigzag(-1), "it has a symbol number that its enum does not have"),
+    "a symbol above": ({"type": "enum", "name": "E", "symbols": ["A"]}, zigzag(1), "it has a symbol number that its enum does not have"),
     "a list that does not end": (INTS, zigzag(1) + b"\2", CUT),
     "a list whose block has no size": (INTS, zigzag(-1), CUT),
     "items that are not there": (INTS, zigzag(4) + b"\2\2\2\0"[:3], LIES),

@@ -98,7 +98,7 @@ def test_any_documents(values: list[Any], style: Any, split: int) -> None:
         try:
             wanted = read(shapes.type, value)
         except ContradictionError:
-            assert (row, reason) == (None, "it is no object")
+            assert (row, reason) == (None, "it is not an object")
         else:
             assert (row, reason) == (wanted, "")
 
@@ -204,9 +204,9 @@ def test_a_document_that_is_no_json_is_told_so_wherever_it_has_a_field_more() ->
     assert reasons == [
         *["it ends inside a field"] * 2,
         "bytes follow after its last field",
-        "it is no JSON",
+        "it is not JSON",
         "it is nested too deeply",
-        "it has a field that its type lacks, which was inferred without it",
+        "it has a field that the inferred type lacks",
         "",
     ]
     assert rows == [*[None] * 6, {"a": 1}]

@@ -73,8 +73,8 @@ def test_of_which_type_of_a_union_a_value_is(union: list[Any], text: str, branch
         for one in union
     )
     said = {
-        "several": f"its field 'u' is one of several types of [{names}], which JSON does not tell apart",
-        "none": f"its field 'u' is none of [{names}]",
+        "several": f"its field 'u' is ambiguous: several types of [{names}] match it, and JSON does not distinguish them",
+        "none": f"its field 'u' is not one of [{names}]",
         "too large": "its field 'u' is a number outside the range of float",
     }
     assert reasons[0] == said.get(branch, "")

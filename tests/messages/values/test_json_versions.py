@@ -201,7 +201,7 @@ def test_documents_without_a_version_have_all_aliases_as_further_names() -> None
     assert [row and (row["title"], row["id"]) for row in rows] == [
         ("Ann", 1), ("Bea", 1), ("Cyd", 1), ("Dan", 1), (None, 1), None, (None, None)
     ]  # fmt: skip
-    assert reasons == ["", "", "", "", "", "its field 'title' is no text", ""]
+    assert reasons == ["", "", "", "", "", "its field 'title' is not text", ""]
 
 
 LONG = ["null", "long"]
@@ -247,10 +247,10 @@ def test_of_several_names_the_own_one_counts_and_else_the_first_alias_in_any_ord
     [
         ('{"a":1', "it ends inside a field"),
         ('{"a":1,"x":', "it ends inside a field"),
-        ('{"a":1,x}', "it is no JSON"),
-        ('{"a":1 2}', "it is no JSON"),
-        ('{"a":1,"b":"bad","x":[1,]}', "it is no JSON"),
-        ('{"a":"bad","b":1}', "its field 'c' is no long"),
+        ('{"a":1,x}', "it is not JSON"),
+        ('{"a":1 2}', "it is not JSON"),
+        ('{"a":1,"b":"bad","x":[1,]}', "it is not JSON"),
+        ('{"a":"bad","b":1}', "its field 'c' is not a long"),
     ],
 )
 def test_why_a_document_with_aliases_is_not_read(text: str, reason: str) -> None:

@@ -68,7 +68,7 @@ def test_separated(pairs: list[tuple[str | None, bytes | None]]) -> None:
     assert decode(decoder, values)[0] == [{"key": None, "value": value} for _, value in pairs]
 
 
-LIES = "the sizes of its key and value are not those of what it has"
+LIES = "the sizes of its key and value do not match its length"
 BAD = {
     "nothing": (b"", LIES),
     "half a size": (b"\0\0\0", LIES),
@@ -79,7 +79,7 @@ BAD = {
     "a value that is longer": (part(b"a") + struct.pack(">i", 2) + b"b", LIES),
     "more than a value": (part(b"a") + part(b"\0\0\0\7") + b"c", "bytes follow after its last field"),
     "more than null": (part(None) + part(None) + b"c", "bytes follow after its last field"),
-    "a bad value": (part(b"a") + part(b"b"), "of its value: it has another size than values of its type"),
+    "a bad value": (part(b"a") + part(b"b"), "in its value: it has another size than values of its type"),
     **{
         f"sizes of {size}": (struct.pack(">i", size) + b"a" + struct.pack(">i", size) + b"b", LIES)
         for size in (-2, -(2**31), 2**31 - 1, 2**31 - 4)
@@ -104,7 +104,7 @@ def test_a_bad_key_is_told_from_a_bad_value() -> None:
     found, reasons = decode(decoder.with_keys(keys), [b"\0\0\0\2", b"\0\0\0\2", b"y", b"y"])
     assert found == [{"key": 1, "value": 2}, None, None, None]
     size = "it has another size than values of its type"
-    assert reasons == ["", f"of its key: {size}", f"of its value: {size}", f"of its key: {size}"]
+    assert reasons == ["", f"in its key: {size}", f"in its value: {size}", f"in its key: {size}"]
 
 
 def test_parts_are_read_by_the_reader_s() -> None:

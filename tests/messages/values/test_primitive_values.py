@@ -159,7 +159,7 @@ def test_text_that_is_none() -> None:
     assert decode("STRING", [b"a\xffb"])[0].to_pylist() == ["a\ufffdb"]
     array, reasons = decode("STRING", ["ä".encode("utf-16"), b"\xff", b"", None], __charset="UTF-16")
     assert array.to_pylist() == ["ä", None, "", None]
-    assert reasons == ["", "it is no text in the character set of its schema", "", "it has no value"]
+    assert reasons == ["", "it is not text in the character set of its schema", "", "it has no value"]
 
 
 def test_utf16_without_an_order_of_bytes_is_as_java_has_it() -> None:

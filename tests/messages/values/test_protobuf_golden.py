@@ -20,7 +20,7 @@ TOP = "public/typed/"
 def test_an_old_schema_without_fields_needs_a_descriptor(golden_typed: Path) -> None:
     found, native = topic(golden_typed, TOP + "proto"), schemas_of(golden_typed, TOP + "protonative")
     unknown = SchemaInfo("PROTOBUF", found.schemas[0].data)
-    with pytest.raises(InvalidSchemaError, match="without the property __PARSING_INFO__"):
+    with pytest.raises(InvalidSchemaError, match="lacks the property __PARSING_INFO__"):
         decoder_of(unknown)
     rows = np.flatnonzero(found.versions == 0)
     arrays = [found.decode(decoder_of(one, native[0]), rows)[0] for one in (unknown, found.schemas[0], native[0])]

@@ -16,14 +16,15 @@ from ledgerfs.layouts.mapfile.remains import PartialLedger, has_copy, remains_of
 
 _INDEX_STATES = {
     IndexState.MISSING: (
-        Severity.DAMAGE, "no-index", "data", "no index is beside the data: ledgerfs reads it through, a broker cannot open the ledger"
+        Severity.DAMAGE, "no-index", "data", "the index is missing: ledgerfs scans the data instead, but a broker cannot open the ledger"
     ),
     IndexState.WRONG: (
         Severity.DAMAGE, "wrong-index", "index",
-        "the index cannot be read, or contradicts the data: ledgerfs reads the data through, a broker may find no entries",
+        "the index cannot be read, or contradicts the data: ledgerfs scans the data instead, but a broker may find no entries",
     ),
     IndexState.UNREAD: (
-        Severity.UNCHECKED, "unreadable-object", "index", "the index may not be read, or the store failed: ledgerfs reads the data through"
+        Severity.UNCHECKED, "unreadable-object", "index",
+        "access to the index was denied, or the store failed: ledgerfs scans the data instead",
     ),
 }  # fmt: skip
 """{state: (severity, kind of the finding, role of the object, message)}."""
@@ -37,7 +38,7 @@ def check_catalog(catalog: Catalog) -> Iterator[Finding]:
     is_own = ledgers["layout"] == NUMBER
     for row in np.flatnonzero(is_own & ~is_sound(ledgers)).tolist():
         ref = catalog.ref(row)
-        message = f"the data does not end with entry {ref.last_entry}, the last one by the metadata: it was never finished, or is damaged"
+        message = f"the data does not end with entry {ref.last_entry}, the last one in the metadata: it is incomplete or damaged"
         yield about(ref, severity_of_copy(catalog, ref), "missing-entries", message, ref.stored)
     states = own_of(ledgers)["index_state"]
     for state, (severity, kind, role, message) in _INDEX_STATES.items():
@@ -60,6 +61,6 @@ def _partial(catalog: Catalog, partial: PartialLedger) -> Finding:
     elif severity is not Severity.REMARK and any(
         catalog.copies_of(name, partial.folder.ledger_id) for name in partial.managed_ledgers
     ):
-        message += "; the bucket has another ledger of this id, which is not known to be the same one"
+        message += "; the bucket has another ledger of this id, which may be a different ledger"
     topic = None if partial.managed_ledgers == (None,) else topic_of(partial.managed_ledgers[-1])
     return Finding(severity, kind, message, partial.key, partial.error.offset, ledger_id, topic)

@@ -91,13 +91,13 @@ class MapFileCheck(ObjectLedgerCheck[MapFileReader]):
         elif resync is not None:
             self._trailing(resync.error.reason, resync.error.offset)
         elif first > last + 1:
-            self._trailing(f"entries up to {first - 1} are there", self._at)
+            self._trailing(f"the file has entries up to {first - 1}", self._at)
         elif self._at < stat.size:
             self._trailing(f"the file has {stat.size - self._at} more bytes", self._at)
         self._count(stat.size)
 
     def _trailing(self, what: str, offset: int | None) -> None:
-        message = f"{what}, after the last entry by the metadata, {self.ref.last_entry}, where Pulsar writes nothing"
+        message = f"{what} after entry {self.ref.last_entry}, the last one in the metadata, where Pulsar writes nothing"
         self._damage("trailing-records", message, offset)
 
     def _walk(self, place: KeyPlace) -> Iterator[KeyStretch]:
@@ -150,7 +150,9 @@ class MapFileCheck(ObjectLedgerCheck[MapFileReader]):
         if is_right.all():
             return
         wrong = int(np.argmin(is_right))
-        message = f"the index leads to byte {positions[wrong]} of the data for key {keys[wrong]}, which stands at {stands[wrong]}"
+        message = (
+            f"the index has byte {positions[wrong]} of the data for key {keys[wrong]}, which is at byte {stands[wrong]}"
+        )
         self._damage("wrong-index", message, key=self.ref.object("index").key)
         self._index = None
 
@@ -166,7 +168,7 @@ def check_chunks(store: ObjectStore, ref: LedgerRef) -> Iterator[Finding]:
         try:
             checksums = _checksums_of(store, stat)
         except CorruptObjectError as error:
-            message = f"{error.reason}: it is not used"
+            message = f"{error.reason}; the checksum file is ignored"
             yield Finding(Severity.REMARK, "odd-checksum-file", message, checksum_key(stat.key), None, *whose)
             continue
         except AccessDeniedError as error:
@@ -182,7 +184,9 @@ def _checksums_of(store: ObjectStore, stat: ObjectStat) -> ChunkChecksums | None
     try:
         found = store.head(key).stat
         if found.size > size_of_checksums(stat.size, 1):
-            raise CorruptObjectError(f"{found.size} bytes of checksums for {stat.size} bytes", key=key)
+            raise CorruptObjectError(
+                f"the checksum file has {found.size} bytes for a file of {stat.size} bytes", key=key
+            )
         data = store.read(ReadRequest(key, 0, found.size, found.version, False))
     except ObjectNotFoundError:
         return None
@@ -196,12 +200,10 @@ def _wrong(store: ObjectStore, ref: LedgerRef, stat: ObjectStat, checksums: Chun
         runs += 1
         if runs <= _MOST_NAMED:
             end = min(behind * size, stat.size)
-            message = (
-                f"bytes {first * size} to {end - 1} are not those of Hadoop's checksums in {checksum_key(stat.key)}"
-            )
+            message = f"bytes {first * size} to {end - 1} do not match Hadoop's checksums in {checksum_key(stat.key)}"
             yield Finding(Severity.DAMAGE, "chunk-mismatch", message, stat.key, first * size, ref.ledger_id, ref.topic)
     if runs > _MOST_NAMED:
-        message = f"{runs} places in all are not those of Hadoop's checksums; the first {_MOST_NAMED} are named"
+        message = f"{runs} places in all do not match Hadoop's checksums; the first {_MOST_NAMED} are listed"
         yield Finding(Severity.DAMAGE, "chunk-mismatch", message, stat.key, None, ref.ledger_id, ref.topic)
 
 

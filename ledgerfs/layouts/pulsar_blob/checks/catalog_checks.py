@@ -72,7 +72,7 @@ def _unpaired(catalog: Catalog) -> Iterator[Finding]:
             continue
         message = "data object without an index: the upload is unfinished or failed, or the index is lost"
         if not has_copy and catalog.all_of(key.ledger_id):
-            message += "; the bucket has another ledger of this id, which is not known to be the same one"
+            message += "; the bucket has another ledger of this id, which may be a different ledger"
         note, severity = _judged(message, has_copy=has_copy)
         topic = topic_of(catalog.names[name]) if name >= 0 else None
         yield Finding(severity, "data-without-index", note, key.data_key, None, key.ledger_id, topic)
@@ -83,7 +83,10 @@ def _unpaired(catalog: Catalog) -> Iterator[Finding]:
         has_copy = bool(agree(copies, lost).any())
         if key.data_key in refused:
             continue
-        note, severity = _judged("index without its data object: deleted by half, or lost", has_copy=has_copy)
+        note, severity = _judged(
+            "index without its data object: the ledger was deleted only in part, or its data object is lost",
+            has_copy=has_copy,
+        )
         topic = topic_of(catalog.names[int(lost["name"])])
         yield Finding(severity, "index-without-data", note, key.index_key, None, key.ledger_id, topic)
 
@@ -106,11 +109,11 @@ def _contradiction(ledger: PulsarLedgerReader, *, severity: Severity) -> Finding
         # For a link in a folder this raises an error, because the link's size means nothing.
         ledger.store.head(ref.object("data").key)
     if size < ref.expected:
-        message = f"the object has {size} bytes, its index says {ref.expected}: the end is missing"
+        message = f"the object has {size} bytes, expected {ref.expected} from its index: the end is missing"
         return about(ref, severity, "short-object", message, size)
     index = ledger.index
     if index.is_plausible:
-        message = f"the object has {size} bytes, its index says {ref.expected}: something was appended"
+        message = f"the object has {size} bytes, expected {ref.expected} from its index: bytes were appended"
         return about(ref, severity, "long-object", message, ref.expected)
     last = index.blocks[-1]
     if last.offset + index.header_length > index.data_length:
@@ -120,8 +123,8 @@ def _contradiction(ledger: PulsarLedgerReader, *, severity: Severity) -> Finding
         )
         return about(ref, severity, "truncated-offload", message, last.offset)
     message = (
-        f"the index claims {ref.entries} entries of {ref.length} bytes, "
-        f"which {len(index.blocks)} blocks in {ref.expected} bytes do not make"
+        f"the index has {ref.entries} entries of {ref.length} bytes, "
+        f"which do not match its {len(index.blocks)} blocks in {ref.expected} bytes"
     )
     return about(ref, severity, "impossible-index", message, None, role="index")
 
@@ -143,7 +146,7 @@ def metadata_remark(catalog: Catalog, store: ObjectStore) -> list[Finding]:
     else:
         return []
     message = (
-        "this store keeps no user metadata; a broker refuses copies of these objects that lack "
-        "s3managedledgeroffloaderformatversion=1, so set it when you put them back"
+        "this store has no user metadata. A broker refuses objects without s3managedledgeroffloaderformatversion=1: "
+        "set it when you copy these objects back to an object store"
     )
     return [Finding(Severity.REMARK, "no-user-metadata", message)]

@@ -94,13 +94,13 @@ class PulsarLedgerCheck(ObjectLedgerCheck[PulsarLedgerReader]):
         found = (header.header_length, header.block_length, header.first_entry)
         for name, is_, should in zip(("header length", "block length", "first entry"), found, wanted, strict=True):
             if is_ != should:
-                message = f"block header says {name} {is_}, the index {should}"
+                message = f"the {name} is {is_} in the block header, but {should} in the index"
                 self._damage("wrong-block-header", message, start.offset)
         if index.header_length == BLOCK_HEADER_BYTES and window.fill(BLOCK_HEADER_BYTES):
             filling = bytes(window.buffer[MIN_HEADER_BYTES:BLOCK_HEADER_BYTES])
             if filling.strip(b"\0"):
                 self._damage(
-                    "wrong-block-header", "the filling of the block header is not zero", start.offset + MIN_HEADER_BYTES
+                    "wrong-block-header", "the padding of the block header is not zero", start.offset + MIN_HEADER_BYTES
                 )
 
     def _check_entries(self, stretch: RecordStretch) -> None:
@@ -116,14 +116,14 @@ class PulsarLedgerCheck(ObjectLedgerCheck[PulsarLedgerReader]):
             piece = min(rest, len(window.buffer) // 4 * 4) if rest > len(window.buffer) else rest
             wrong = first_wrong_padding(window.buffer[:piece])
             if wrong is not None:
-                self._damage("wrong-padding", "neither an entry nor padding", window.position + wrong)
+                self._damage("wrong-padding", "these bytes are neither an entry nor padding", window.position + wrong)
                 return
             window.consume(piece)
 
     def _check_parts(self, index: OffloadIndex) -> None:
         parts = [block.part for block in index.blocks]
         if parts != list(range(1, len(parts) + 1)):
-            message = f"the parts of the upload are numbered {parts[0]} … {parts[-1]}, not from 1 on by one"
+            message = f"the parts of the upload are numbered {parts[0]} … {parts[-1]}, expected 1, 2, 3, …"
             self._find(Severity.REMARK, "odd-parts", message, self.ref.object("index").key)
 
     def _check_metadata(self) -> None:
@@ -137,5 +137,5 @@ class PulsarLedgerCheck(ObjectLedgerCheck[PulsarLedgerReader]):
                 self._damage("no-version-key", told.broker_refuses, key=stat.key)
             name = self.ledger.ref.managed_ledger
             if name and told.managed_ledger and topic_of(told.managed_ledger) != topic_of(name):
-                message = f"user metadata says that this object is of {told.managed_ledger}, the index says {name}"
+                message = f"the user metadata contains the managed ledger {told.managed_ledger}, but the index {name}"
                 self._damage("contradicting-metadata", message, key=stat.key)

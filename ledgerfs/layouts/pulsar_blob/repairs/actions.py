@@ -77,7 +77,7 @@ class RebuildIndex:
             require_own_name(catalog, self.named, [self.key.uuid])
         came = claimants(catalog, self.key.ledger_id) - self.known - {self.key.index_key}
         if came:
-            reason = "somebody has written this ledger since the repair was planned; plan it again"
+            reason = "another writer wrote this ledger after the repair was planned; plan the repair again"
             raise StaleObjectError(reason, key=min(came).partition(" ")[0])
 
     def put(self, store: RawStore) -> None:
@@ -121,8 +121,8 @@ class ReplaceIndex:
             return  # It was not deleted, or another writer has put one, or the request that failed was carried out.
         except LedgerfsError as error:
             reason = (
-                f"the damaged index was deleted, and neither the rebuilt one ({cause}) nor the old one ({error.reason}) could be put; "
-                "the data object is whole, and `ledgerfs repair` rebuilds its index when the store takes it"
+                f"the damaged index was deleted, but neither the rebuilt one ({cause}) nor the old one ({error.reason}) could be written; "
+                "the data object is complete: run `ledgerfs repair` again when the store accepts writes"
             )
             raise StoreError(reason, key=self.damaged.key) from cause
 
@@ -167,7 +167,7 @@ def require_unchanged(store: RawStore, stat: ObjectStat) -> ObjectHead:
     try:
         head = store.head(stat.key)
     except ObjectNotFoundError as error:
-        raise _changed(stat.key, "is gone") from error
+        raise _changed(stat.key, "was deleted") from error
     if _identity(head.stat) != _identity(stat):
         raise _changed(stat.key, "was replaced")
     return head
@@ -181,7 +181,7 @@ def require_still_absent(store: RawStore, key: str | None) -> None:
         store.head(key)
     except ObjectNotFoundError:
         return
-    raise _changed(key, "is there by now")
+    raise _changed(key, "was created")
 
 
 def _identity(stat: ObjectStat) -> tuple[int, str | int]:
@@ -190,5 +190,5 @@ def _identity(stat: ObjectStat) -> tuple[int, str | int]:
 
 def _changed(key: str, what: str) -> StaleObjectError:
     return StaleObjectError(
-        f"this object {what} since the repair was planned; nothing was done, plan it again", key=key
+        f"this object {what} after the repair was planned; nothing was done, plan the repair again", key=key
     )

@@ -99,14 +99,16 @@ class DataWalk:
         front = window.buffer[:BLOCK_HEADER_BYTES]
         header = parse_block_header(front[:MIN_HEADER_BYTES], key=self.stat.key, offset=start)
         if header.header_length != BLOCK_HEADER_BYTES or bytes(front[MIN_HEADER_BYTES:]).strip(b"\0"):
-            raise self._damage("a block header that is not 128 bytes, most of them zero", window)
+            raise self._damage("a block header does not have 128 bytes with zero padding", window)
         if header.first_entry != self.entries:
-            raise self._damage(f"a block begins with entry {header.first_entry}, not {self.entries}", window)
+            raise self._damage(f"a block begins with entry {header.first_entry}, expected {self.entries}", window)
         if header.block_length > (self.block_size or LARGEST_BLOCK_SIZE):
-            raise self._damage(f"a block of {header.block_length} bytes, larger than the first", window)
+            raise self._damage(f"a block has {header.block_length} bytes, more than the first block", window)
         if start + header.block_length > self.stat.size:
             missing = start + header.block_length - self.stat.size
-            raise self._damage(f"the object ends {missing} bytes before its last block does", window, self.stat.size)
+            raise self._damage(
+                f"the object ends {missing} bytes before the end of its last block", window, self.stat.size
+            )
         return header
 
     def _records(self, window: ObjectWindow, end: int) -> Iterator[EntryBatch]:
@@ -126,7 +128,7 @@ class DataWalk:
             if scan.stop == ScanStop.NEGATIVE_LENGTH:
                 return
             if scan.stop == ScanStop.WRONG_ID:
-                raise self._damage(f"entry {scan.found} stands where entry {self.entries} should", window)
+                raise self._damage(f"found entry {scan.found}, expected entry {self.entries}", window)
             needed = RECORD_HEADER_BYTES + (scan.found or 0)
 
     def _check(self, batch: EntryBatch, position: int) -> None:
@@ -143,7 +145,7 @@ class DataWalk:
             window.fill(size)
             wrong = first_wrong_padding(window.buffer[:size])
             if wrong is not None:
-                raise self._damage("neither an entry nor padding", window, window.position + wrong)
+                raise self._damage("these bytes are neither an entry nor padding", window, window.position + wrong)
             window.consume(size)
 
     def _damage(self, reason: str, window: ObjectWindow, offset: int | None = None) -> CorruptLedgerError:
@@ -162,7 +164,7 @@ def why_not_whole(walk: DataWalk) -> str | None:
     """
     if walk.is_cut_off:
         return (
-            f"it ends with a block without entries: those from {walk.entries} on did not fit a block and were never written; "
+            f"it ends with a block without entries: the entries from {walk.entries} on did not fit a block and were never written; "
             "offload the ledger again with larger blocks while BookKeeper still has it"
         )
     if walk.last_size < (walk.block_size if len(walk.blocks) > 1 else SMALLEST_BLOCK_SIZE):
@@ -170,7 +172,7 @@ def why_not_whole(walk: DataWalk) -> str | None:
     is_round = walk.last_size % 1024 == 0 or walk.last_size % 1000 == 0
     if (len(walk.blocks) == 1 and not is_round) or parts_of(walk.stat) == len(walk.blocks):
         return None
-    return "its last block is full to the last byte, so it is not known whether others followed"
+    return "its last block is full to the last byte, so it is unknown whether more blocks followed"
 
 
 def parts_of(stat: ObjectStat) -> int | None:

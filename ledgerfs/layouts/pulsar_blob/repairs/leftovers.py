@@ -74,11 +74,15 @@ def lost_metadata(
     if foreign is not None:
         yield found(f"left alone: {foreign}; a broker refuses this object")
     elif name is None:
-        yield found(f"{refused}; nothing tells its topic; `--topic` with `--ledger` names it")
+        yield found(f"{refused}; its topic is unknown: pass `--topic` with `--ledger`")
     elif not is_told and (other := _other_of(survey, name, ledger_id)) is not None:
-        yield found(f"{refused}; nothing tells its topic, and that topic has another ledger {ledger_id}: {other}")
+        yield found(
+            f"{refused}; its topic is unknown, and the topic of `--topic` has another ledger {ledger_id}: {other}"
+        )
     elif not survey.store.writes.can_set_metadata:
-        yield found(f"{refused}; ledgerfs cannot change user metadata in this store: copy the object with it")
+        yield found(
+            f"{refused}; ledgerfs cannot change user metadata in this store: copy the object with new user metadata"
+        )
     else:
         yield found(refused, RestoreMetadata(head.stat, name, role))
 
@@ -103,7 +107,7 @@ def foreign_format(metadata: Mapping[str, str] | None) -> str | None:
     version = parse_user_metadata(metadata or {}).format_version
     if version in {None, FORMAT_VERSION}:
         return None
-    return f"its user metadata says that it is of format {version!r}, which is another software's"
+    return f"its user metadata has the format version {version!r}, which is not Pulsar's"
 
 
 def _look_at_object(survey: Survey, ref: LedgerRef, role: str) -> list[Repair]:
@@ -127,9 +131,7 @@ def look_at_lost(survey: Survey, lost: LedgerRef) -> Iterator[Repair]:
         return Repair(INDEX_WITHOUT_DATA, severity, reason, head.stat.key, lost.ledger_id, lost.topic, action)
 
     if (refusal := _refusal(survey, lost)) is not None:
-        yield found(
-            Severity.UNCHECKED, f"left alone: the store does not answer whether its data object is there: {refusal}"
-        )
+        yield found(Severity.UNCHECKED, f"left alone: ledgerfs cannot check whether its data object exists: {refusal}")
         return
     copies = [] if lost.managed_ledger is None else survey.copies_of(lost.ledger_id)
     copies = [copy for copy in copies if copy.managed_ledger == lost.managed_ledger]
@@ -150,8 +152,8 @@ def look_at_lost(survey: Survey, lost: LedgerRef) -> Iterator[Repair]:
     reason = f"kept: there is no complete copy of this ledger with {lost.entries} entries of {lost.length} bytes"
     if copies:
         other = copies[0].objects[-1][1].key
-        reason += f" (the copy {other} has {copies[0].entries} of {copies[0].length}, or was created at another time)"
-    advice = "copy the data object from a backup, or offload again while BookKeeper has the ledger"
+        reason += f" (the copy {other} has {copies[0].entries} entries of {copies[0].length} bytes, or was created at another time)"
+    advice = "copy the data object from a backup, or offload the ledger again while BookKeeper still has it"
     yield found(Severity.DAMAGE, f"{reason}; {advice}")
 
 
@@ -174,7 +176,7 @@ def look_at_uploads(survey: Survey) -> Iterator[Repair]:
     except StoreUnreachableError:
         raise
     except (AccessDeniedError, StoreError, UnsupportedWriteError) as error:
-        reason = f"the store does not list unfinished uploads: {error.reason}"
+        reason = f"ledgerfs cannot list unfinished uploads: {error.reason}"
         yield Repair(UNFINISHED_UPLOAD, Severity.UNCHECKED, reason)
 
 
@@ -185,11 +187,14 @@ def _look_at_upload(survey: Survey, upload: UnfinishedUpload) -> Iterator[Repair
         return
     young = survey.too_young(upload.begun_ms)
     if key is None:
-        reason, action = "left alone: its name is none that Pulsar gives", None
+        reason, action = "left alone: Pulsar does not write objects with such names", None
     elif young is not None:
         reason, action = f"left alone: {young}", None
     else:
-        reason, action = "nobody has ended it, and it takes space that no listing shows", AbortUpload(upload)
+        reason, action = (
+            "it was neither completed nor aborted, and takes space that listings do not show",
+            AbortUpload(upload),
+        )
     yield Repair(UNFINISHED_UPLOAD, Severity.REMARK, reason, upload.key, ledger_id, None, action)
 
 
@@ -210,6 +215,8 @@ def look_at_part(survey: Survey, name: str) -> Repair:
     except (CorruptLedgerError, UnsupportedFormatError):
         is_block = False
     if not is_block:
-        return Repair(GCS_PART, Severity.REMARK, "left alone: it is named as a part, but is no block of Pulsar's", name)
+        return Repair(
+            GCS_PART, Severity.REMARK, "left alone: it has the name of a part, but is not a block of Pulsar's", name
+        )
     reason = "one block of an upload that was interrupted before it became an object; BookKeeper still had the ledger"
     return Repair(GCS_PART, Severity.REMARK, reason, name, action=DeleteObject("delete-part", stat))

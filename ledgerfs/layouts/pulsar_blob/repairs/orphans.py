@@ -40,8 +40,11 @@ def look_at_orphan(survey: Survey, key: LedgerKey) -> Iterator[Repair]:
         return
     group = LedgerGroup.of(orphan.head.metadata)
     if group is not None and survey.ledgers is None and not survey.has_ledger_of(group):
-        reason = "left alone: of a job none of whose ledgers is there. Either it was killed before it published them, or this one's index"
-        yield orphan.garbage(f"{reason} was lost; naming the ledger (`--ledger {key.ledger_id}`) rebuilds it")
+        reason = (
+            "left alone: it belongs to a job, and no ledger of this job exists. Either the job was killed before it published them, "
+            f"or the index of this ledger was lost; pass `--ledger {key.ledger_id}` to rebuild it"
+        )
+        yield orphan.garbage(reason)
         return
     copies = [copy for copy in survey.copies_of(key.ledger_id) if orphan.name in {None, copy.managed_ledger}]
     copies.sort(key=lambda copy: copy.layout not in survey.layouts)
@@ -55,7 +58,7 @@ def look_at_orphan(survey: Survey, key: LedgerKey) -> Iterator[Repair]:
                 yield orphan.loss(unseen)
                 return
             deletion = orphan.deletion(*needed)
-            yield orphan.garbage(f"all of it is also in the complete copy {copy.key}", deletion)
+            yield orphan.garbage(f"the complete copy {copy.key} contains all of it", deletion)
             return
         differences.append(difference)
     yield from _by_itself(survey, orphan, differences)
@@ -107,7 +110,7 @@ def _by_itself(survey: Survey, orphan: _Orphan, differences: list[str]) -> Itera
     if refusal is not None or name is None:
         yield orphan.loss(f"its index cannot be rebuilt: {refusal}")
         return
-    reason = f"whole: entries 0 to {walk.entries - 1}, {walk.length} bytes of them"
+    reason = f"complete: entries 0 to {walk.entries - 1} with {walk.length} bytes"
     yield orphan.loss(reason, name, _rebuild(survey, orphan.key, orphan.head, name, rebuilt_index(walk, name)))
     yield from lost_metadata(survey, orphan.head, name, "data", orphan.key.ledger_id)
 
@@ -123,15 +126,19 @@ def _rebuild(survey: Survey, key: LedgerKey, head: ObjectHead, managed_ledger: s
 def why_not_known(survey: Survey, key: LedgerKey, walk: DataWalk, name: str | None) -> str | None:
     """Return why a whole data object cannot be attributed: no topic, or a copy of the ledger that contradicts it or may; else None."""
     if name is None:
-        return "nothing tells its topic; `--topic` with `--ledger` names it"
+        return "its topic is unknown: pass `--topic` with `--ledger`"
     for claim in survey.claims.get(key.ledger_id, []):
         if claim.managed_ledger == name and (claim.entries, claim.length) != (walk.entries, walk.length):
             return (
-                f"it has {walk.entries} entries of {walk.length} bytes; by {claim.objects[-1][1].key}, this ledger has "
-                f"{claim.entries} of {claim.length}"
+                f"it has {walk.entries} entries of {walk.length} bytes; according to {claim.objects[-1][1].key}, this ledger has "
+                f"{claim.entries} entries of {claim.length} bytes"
             )
     unknown = next(iter(unknown_ones(survey.catalog, key.ledger_id)), None)
-    return None if unknown is None else f"a copy of this ledger may be {unknown.key}: {unknown.error.reason}"
+    return (
+        None
+        if unknown is None
+        else f"{unknown.key} may be a copy of this ledger, but cannot be read: {unknown.error.reason}"
+    )
 
 
 def look_at_bad_index(survey: Survey, bad: BadIndex) -> Iterator[Repair]:
@@ -144,7 +151,7 @@ def look_at_bad_index(survey: Survey, bad: BadIndex) -> Iterator[Repair]:
     if not isinstance(why, CorruptObjectError):
         severity = severity_of(why)
         if severity is not Severity.REMARK:
-            yield kept("left alone: it may be sound", severity)
+            yield kept("left alone: it may be undamaged", severity)
         return
     damaged = survey.store.head(key.index_key)
     young, foreign = survey.too_young(damaged.stat.modified_ms), foreign_format(damaged.metadata)
@@ -152,13 +159,13 @@ def look_at_bad_index(survey: Survey, bad: BadIndex) -> Iterator[Repair]:
         yield kept(f"left alone: {young or foreign}")
         return
     if damaged.stat.size > MAX_INDEX_BYTES:
-        yield kept("left alone: it is larger than any index, so nobody knows what it is")
+        yield kept("left alone: it is larger than any index, so its content is unknown")
         return
     try:
         data = survey.store.head(key.data_key)
         walk = DataWalk(survey.store, data.stat).run()
     except ObjectNotFoundError:
-        yield kept("left alone: its data object is gone, too, so nothing tells what was there")
+        yield kept("left alone: its data object is missing too, so its entries are unknown")
         return
     except (CorruptLedgerError, UnsupportedFormatError) as error:
         yield kept(f"it cannot be rebuilt from the data object: at byte {error.offset}, {error.reason}")
@@ -180,19 +187,22 @@ def _replaced(survey: Survey, bad: BadIndex, damaged: ObjectHead, data: ObjectHe
         return
     action = ReplaceIndex(stat, _rebuild(survey, key, data, name, rebuilt_index(walk, name, told)))
     reason = (
-        f"{bad.error.reason}; its data object is whole: entries 0 to {walk.entries - 1}, {walk.length} bytes of them"
+        f"{bad.error.reason}; its data object is complete: entries 0 to {walk.entries - 1} with {walk.length} bytes"
     )
     yield Repair(UNREADABLE_INDEX, Severity.DAMAGE, reason, key.index_key, key.ledger_id, topic, action)
     yield from lost_metadata(survey, data, name, "data", key.ledger_id)
 
 
 def _refusal(
-    survey: Survey, key: LedgerKey, walk: DataWalk, told: LedgerMetadata | None, name: str | None
+    survey: Survey, key: LedgerKey, walk: DataWalk, indexed: LedgerMetadata | None, name: str | None
 ) -> str | None:
     if not walk.entries:
         return "it has no entry"
-    if told is not None and (told.entries, told.length) != (walk.entries, walk.length):
-        return f"it has {walk.entries} entries of {walk.length} bytes; what is left of the index tells of {told.entries} of {told.length}"
+    if indexed is not None and (indexed.entries, indexed.length) != (walk.entries, walk.length):
+        return (
+            f"it has {walk.entries} entries of {walk.length} bytes; the readable part of the index has "
+            f"{indexed.entries} entries of {indexed.length} bytes"
+        )
     copies = (copy for copy in survey.copies_of(key.ledger_id) if copy.managed_ledger == name)
     differences = filter(None, (why_not_contained(survey, walk.stat, copy) for copy in copies))
     return next(differences, None) or why_not_whole(walk) or why_not_known(survey, key, walk, name)

@@ -77,7 +77,7 @@ def _leftovers(survey: Survey) -> Iterator[Repair]:
         yield from repairs
     more = survey.catalog.others.counts.get(KeyKind.GCS_PART.value, 0) - len(names)
     if names and more:
-        yield Repair(GCS_PART, Severity.REMARK, f"{more} more of them, which were not looked at: repair once more")
+        yield Repair(GCS_PART, Severity.REMARK, f"{more} more of them were not checked: run the repair again")
 
 
 def _guarded(kind: str, key: str, ledger_id: int | None, look: Callable[[], Iterable[Repair]]) -> Iterator[Repair]:
@@ -87,7 +87,7 @@ def _guarded(kind: str, key: str, ledger_id: int | None, look: Callable[[], Iter
     except StoreUnreachableError:
         raise
     except (ObjectNotFoundError, StaleObjectError) as error:
-        reason = f"the bucket changed while it was looked at: {error}; repair once more"
+        reason = f"the bucket changed during the check: {error}; run the repair again"
         yield Repair(kind, Severity.REMARK, reason, key, ledger_id)
     except LedgerfsError as error:
-        yield Repair(kind, Severity.UNCHECKED, f"not known: {error.reason}", key, ledger_id)
+        yield Repair(kind, Severity.UNCHECKED, f"cannot check: {error.reason}", key, ledger_id)

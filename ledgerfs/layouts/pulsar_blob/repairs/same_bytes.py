@@ -46,7 +46,7 @@ def _why_not_among_records(survey: Survey, orphan: ObjectStat, copy: LedgerRef) 
     except (CorruptObjectError, UnsupportedFormatError) as error:
         return f"it cannot be compared with the copy {copy.key}: {error}"
     if at is not None:
-        return f"its records differ from those of the complete copy {copy.key} at byte {at} of them"
+        return f"its records differ from those of the complete copy {copy.key} at byte {at} of the records"
     return None
 
 
@@ -118,15 +118,15 @@ def _knowing_each_other(repairs: list[Repair]) -> list[Repair]:
 def _with_one_index(survey: Survey, conflicts: list[Repair]) -> list[Repair]:
     first, *others = [action.data for action in map(_rebuilding, conflicts) if action is not None]
     if all(_is_same(survey, first, other) for other in others):
-        reason = f"the same bytes as {first.key}, whose index is made; `repair` looks at it again when that is there"
+        reason = f"the same bytes as {first.key}, whose index is rebuilt now; run the repair again after that"
         return [
             conflicts[0],
             *(replace(conflict, reason=reason, action=None, severity=Severity.REMARK) for conflict in conflicts[1:]),
         ]
     keys = ", ".join(stat.key for stat in (first, *others))
     reason = (
-        f"whole, but not the only one: {keys} differ, and at most one of them is this ledger. Remove the others, then name the ledger "
-        f"(`--ledger {conflicts[0].ledger_id}`)"
+        f"complete, but {keys} differ, and at most one of them is this ledger. Remove the others, then repair with "
+        f"`--ledger {conflicts[0].ledger_id}`"
     )
     return [replace(conflict, reason=reason, action=None) for conflict in conflicts]
 

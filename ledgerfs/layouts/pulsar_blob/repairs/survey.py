@@ -42,10 +42,12 @@ class Survey(RepairRequest):
     def too_young(self, modified_ms: int) -> str | None:
         """Return why an object with this modification time is too young to repair; None if it is old enough."""
         if modified_ms <= 0:
-            return "the store does not tell how old it is, so it may still be written"
+            return "the store does not report its age, so its upload may still be running"
         age_ms = self.now_ms - modified_ms
         if age_ms < self.older_than_ms:
-            return f"it is {_duration(age_ms)} old, and until it is {_duration(self.older_than_ms)} old it may still be written"
+            return (
+                f"it is {_duration(age_ms)} old, and its upload may run until it is {_duration(self.older_than_ms)} old"
+            )
         return None
 
     def copies_of(self, ledger_id: int) -> list[LedgerRef]:
@@ -56,7 +58,7 @@ class Survey(RepairRequest):
         """Return why this copy does not justify deleting others; None if it does."""
         if copy.layout in self.layouts:
             return None
-        return f"left alone: the complete copy {copy.key} is in a layout that is not read here; repair without --layout"
+        return f"left alone: the complete copy {copy.key} has a layout that is not read here; repair without --layout"
 
     def stats_of(self, copy: LedgerRef) -> tuple[ObjectStat, ...]:
         """Return the present objects of a copy; raises `StaleObjectError` if they differ from the listed ones."""

@@ -50,7 +50,7 @@ def require_writable(schema: AvroSchema) -> None:
         kind = left.pop()
         if isinstance(kind, Recursive):
             raise InvalidSchemaError(
-                f"the type {kind.name!r} is inside its own definition, of which no values are written"
+                f"the type {kind.name!r} is recursive; values of recursive types cannot be written"
             )
         if id(kind) not in seen:
             seen.add(id(kind))
@@ -68,11 +68,11 @@ def avro_array(kind: AvroType, array: pa.Array, present: Mask, place: Place) -> 
     Raises `InvalidRowsError` for a column, or a value, that the type does not accept.
     """
     if is_null(kind):
-        place.refuse(present & valid_of(array), "is not null, as the schema has it")
+        place.refuse(present & valid_of(array), "is not null, but the schema allows only null")
         return pa.nulls(len(array))
     if isinstance(kind, Union):
         return _of_union(kind, array, present, place)
-    place.refuse(present & ~valid_of(array), "is null, which the schema does not let it be")
+    place.refuse(present & ~valid_of(array), "is null, which the schema does not allow")
     match kind:
         case Record():
             return _of_record(kind, array, place)
@@ -104,10 +104,13 @@ def _of_record(record: Record, array: pa.Array, place: Place) -> pa.Array:
         return pa.nulls(len(array), arrow_type(record))
     if not record.fields and pt.is_boolean(array.type):
         # Files of Parquet and Spark have booleans for such records.
-        place.refuse(~np.asarray(array.fill_null(True)), f"is false; the record {record.name!r} without fields is true")
+        place.refuse(
+            ~np.asarray(array.fill_null(True)),
+            f"is false; expected true for the record {record.name!r}, which has no fields",
+        )
         return record_array(record, {}, valid_of(array), place)
     if not pt.is_struct(array.type):
-        place.refuse_column(f"a column of {array.type}; the schema has the record {record.name!r} there")
+        place.refuse_column(f"has the type {array.type}, but the schema has the record {record.name!r}")
     columns = _parts(array, [one.name for one in record.fields], f"the record {record.name!r} has no such field", place)
     named = {name: (name, column) for name, column in columns.items()}
     return record_array(record, named, valid_of(array), place)
@@ -120,7 +123,7 @@ def _parts(array: pa.Array, known: list[str], reason: str, place: Place) -> dict
         if name not in known:
             place.field(name).refuse_column(reason)
         if names.count(name) > 1:
-            place.field(name).refuse_column("a field is there twice")
+            place.field(name).refuse_column("occurs twice")
     return dict(zip(names, array.flatten(), strict=True))
 
 
@@ -131,7 +134,7 @@ def _missing(one: Field, length: int, place: Place) -> pa.Array:
         isinstance(one.type, Union) and any(is_null(branch) for branch in one.type.branches)
     )
     if not may_be_null:
-        place.field(one.name).refuse_column("there is no such column, and the schema has no default for it")
+        place.field(one.name).refuse_column("is missing, and the schema has no default for it")
     return pa.nulls(length, arrow_type(one.type))
 
 
@@ -141,7 +144,7 @@ def _default(one: Field) -> pa.Array:
     decoder = AvroDecoder.of(AvroSchema(Record("wanted", ())), AvroSchema(wanted))
     found, reasons = decoder.decode(*_NOTHING)
     if reasons[0] > 0:
-        raise InvalidSchemaError(f"the default of the field {one.name!r} is not of its type")
+        raise InvalidSchemaError(f"the default of the field {one.name!r} does not match its type")
     return found.field(0)
 
 
@@ -162,7 +165,7 @@ def _of_branches(union: Union, array: pa.Array, present: Mask, place: Place) -> 
         array = pa.nulls(len(array), kind)
     if not pt.is_struct(array.type):
         place.refuse_column(
-            f"a column of {array.type}; the schema has a union there, which is a struct with a field for each type"
+            f"has the type {array.type}, but the schema has a union: expected a struct with a field for each of its types"
         )
     names = [name for name, one in zip(names_of_branches(union), union.branches, strict=True) if not is_null(one)]
     given = _parts(array, names, f"the union has no such type; it has {', '.join(names)}", place)
@@ -173,9 +176,9 @@ def _of_branches(union: Union, array: pa.Array, present: Mask, place: Place) -> 
         is_this = present & valid_of(column)
         count += is_this
         arrays.append(avro_array(branch, column, is_this, place.field(name)))
-    place.refuse(present & (count > 1), "has several of the types of a union, of which a value has one")
+    place.refuse(present & (count > 1), "has values for several types of a union, expected one")
     if len(values) == len(union.branches):
-        place.refuse(present & (count == 0), "is null, which the schema does not let it be")
+        place.refuse(present & (count == 0), "is null, which the schema does not allow")
     return pa.Array.from_buffers(kind, len(array), [bitmap(present & (count == 1))], children=arrays)
 
 
@@ -184,10 +187,10 @@ def _of_list(kind: Array | Map, array: pa.Array, place: Place) -> pa.Array:
         return pa.nulls(len(array), arrow_type(kind))
     if isinstance(kind, Array):
         if not (pt.is_list(array.type) or pt.is_large_list(array.type) or pt.is_fixed_size_list(array.type)):
-            place.refuse_column(f"a column of {array.type}; the schema has a list there")
+            place.refuse_column(f"has the type {array.type}, but the schema has a list")
         array = array if pt.is_list(array.type) else array.cast(pa.list_(array.type.value_type))
     elif not pt.is_map(array.type):
-        place.refuse_column(f"a column of {array.type}; the schema has a map there")
+        place.refuse_column(f"has the type {array.type}, but the schema has a map")
     offsets, found = items_of(array)
     counts = np.diff(offsets)
     wanted = arrow_type(kind)
@@ -214,7 +217,7 @@ def _of_leaf(kind: Primitive | Fixed | Enum | Recursive, array: pa.Array, place:
         bad = valid_of(made) & ~known
         if bad.any():
             index = int(np.flatnonzero(bad)[0])
-            place.fail(index, f"is {made[index].as_py()!r}, which is no symbol of the enum {kind.name!r}")
+            place.fail(index, f"is {made[index].as_py()!r}, which is not a symbol of the enum {kind.name!r}")
     elif isinstance(kind, Fixed):
         _check_fixed(kind, made, place)
     return made
@@ -223,10 +226,10 @@ def _of_leaf(kind: Primitive | Fixed | Enum | Recursive, array: pa.Array, place:
 def _check_fixed(kind: Fixed, made: pa.Array, place: Place) -> None:
     if pt.is_binary(made.type):
         sizes = pc.binary_length(made).fill_null(kind.size).to_numpy()
-        place.refuse(sizes != kind.size, f"does not have the {kind.size} bytes of {kind.name!r}")
+        place.refuse(sizes != kind.size, f"does not have {kind.size} bytes, the size of {kind.name!r}")
     elif pt.is_string(made.type):
         is_uuid = np.asarray(pc.match_substring_regex(made, _UUID).fill_null(True))
-        place.refuse(~is_uuid, "is no text of a UUID")
+        place.refuse(~is_uuid, "is not a UUID")
     elif pt.is_decimal(made.type) and 8 * kind.size <= made.type.bit_width:
         _check_size(kind, made, place)
 

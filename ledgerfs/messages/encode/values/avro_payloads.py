@@ -80,7 +80,9 @@ def avro_payloads(kind: AvroType, array: pa.Array, present: Mask) -> Values:
         case Array() | Map():
             return _list(kind, array, present)
         case Recursive():
-            raise InvalidSchemaError(f"values of {kind.name!r} inside its own definition are not written")
+            raise InvalidSchemaError(
+                f"the type {kind.name!r} is recursive; values of recursive types cannot be written"
+            )
 
 
 def _in_turn(parts: Sequence[Values], present: Mask) -> Values:

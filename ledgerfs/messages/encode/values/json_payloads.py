@@ -21,7 +21,9 @@ def require_json(schema: AvroSchema) -> None:
     while left:
         kind = left.pop()
         if isinstance(kind, Union) and sum(not is_null(one) for one in kind.branches) >= _MOST_BRANCHES:
-            raise InvalidSchemaError("a union of several types is not written as JSON, which does not tell them apart")
+            raise InvalidSchemaError(
+                "a union of several types cannot be written as JSON, which does not distinguish them"
+            )
         if id(kind) not in seen:
             seen.add(id(kind))
             left += parts_of(kind)

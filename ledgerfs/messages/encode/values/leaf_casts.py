@@ -66,9 +66,9 @@ def cast_leaf(array: pa.Array, wanted: pa.DataType, place: Place) -> pa.Array:
         if pt.is_null(array.type):
             return pa.nulls(len(array), wanted)
         if not any(has(wanted) and takes(array.type) for has, takes in _TAKEN_AS):
-            place.refuse_column(f"a column of {array.type}; the schema has {wanted} there")
+            place.refuse_column(f"has the type {array.type}, but the schema has {wanted}")
         if _loses_zone(array.type, wanted):
-            place.refuse_column(f"a column of {array.type}, times with a zone; the schema has local times there")
+            place.refuse_column(f"has the type {array.type} (times with a zone), but the schema has local times")
         array = _cast(array, wanted, place)
     elif pt.is_time(wanted):
         _check_times_of_day(array, place)
@@ -98,7 +98,7 @@ def _cast(array: pa.Array, wanted: pa.DataType, place: Place) -> pa.Array:
         made = _converted(array, wanted)
     except _CANNOT as error:
         index = _first_bad(array, wanted)
-        place.fail(index, f"is no value of {wanted}: {_shown(array, index)}" + _told(error))
+        place.fail(index, f"is not a value of {wanted}: {_shown(array, index)}" + _told(error))
     if pt.is_floating(wanted):
         _check_float(array, made, place)
     return made
@@ -107,7 +107,7 @@ def _cast(array: pa.Array, wanted: pa.DataType, place: Place) -> pa.Array:
 def _from_text(texts: pa.Array, wanted: pa.DataType, place: Place) -> pa.Array:
     made, reasons = from_text(texts, wanted)
     for index in np.flatnonzero(reasons)[:1].tolist():
-        place.fail(index, f"is no value of {wanted}: {_shown(texts, index)}" + _told(told(int(reasons[index]))))
+        place.fail(index, f"is not a value of {wanted}: {_shown(texts, index)}" + _told(told(int(reasons[index]))))
     return _cast(made, wanted, place) if pt.is_integer(wanted) else made
 
 
@@ -117,7 +117,7 @@ def _check_range(array: pa.Array, wanted: pa.DataType, place: Place) -> None:
         _check_times_of_day(array, place)
     elif pt.is_date64(array.type) and pt.is_date32(wanted):
         days = array.view(pa.int64()).fill_null(0).to_numpy() // _PER_DAY["ms"]
-        place.refuse(days != days.astype(np.int32), f"is no value of {wanted}: it is outside its range")
+        place.refuse(days != days.astype(np.int32), f"is not a value of {wanted}: it is outside its range")
     elif pt.is_decimal(array.type) and pt.is_decimal(wanted):
         _check_digits(array, wanted, place)
 
@@ -132,12 +132,12 @@ def _check_digits(array: pa.Array, wanted: pa.DataType, place: Place) -> None:
         limit = pa.scalar(Decimal(1).scaleb(digits - given.scale), array.type)
         is_large = np.asarray(pc.greater_equal(pc.abs(array), limit).fill_null(False))
         for index in np.flatnonzero(is_large)[:1].tolist():
-            place.fail(index, f"is no value of {wanted}: {_shown(array, index)}")
+            place.fail(index, f"is not a value of {wanted}: {_shown(array, index)}")
 
 
 def _check_times_of_day(array: pa.Array, place: Place) -> None:
     ticks = array.cast(pa.int32() if pt.is_time32(array.type) else pa.int64()).fill_null(0).to_numpy()
-    place.refuse((ticks < 0) | (ticks >= _PER_DAY[array.type.unit]), "is no time of a day")
+    place.refuse((ticks < 0) | (ticks >= _PER_DAY[array.type.unit]), "is not a time of day")
 
 
 def _check_float(given: pa.Array, made: pa.Array, place: Place) -> None:
@@ -147,7 +147,7 @@ def _check_float(given: pa.Array, made: pa.Array, place: Place) -> None:
         if is_infinite.any():
             has_digits = np.asarray(pc.match_substring_regex(given, "[0-9]").fill_null(False))
             for index in np.flatnonzero(is_infinite & has_digits)[:1].tolist():
-                place.fail(index, f"is no value of {made.type}: {_shown(given, index)} (it is outside the range)")
+                place.fail(index, f"is not a value of {made.type}: {_shown(given, index)} (it is outside the range)")
     elif pt.is_floating(given.type) and given.type.bit_width > made.type.bit_width:
         same = pc.or_kleene(pc.equal(made.cast(given.type), given), pc.is_nan(given)).fill_null(True)
         for index in np.flatnonzero(~np.asarray(same))[:1].tolist():

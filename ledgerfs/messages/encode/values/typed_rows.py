@@ -65,7 +65,7 @@ class TypedRows:
         encoder = encoder_of(schema)
         for name in given.names:
             if given.names.count(name) > 1:
-                raise InvalidRowsError("a column is there twice", key=name)
+                raise InvalidRowsError("the column occurs twice", key=name)
         made = cls(given, encoder, _fields_of(given, encoder.record, left_out), version)
         made.messages(pa.RecordBatch.from_arrays([pa.nulls(0, one.type) for one in given], schema=given), 0)
         return made
@@ -97,7 +97,7 @@ class TypedRows:
     def messages(self, rows: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
         """Return the messages of some rows; ``first_row`` is the number of the first."""
         if not rows.schema.equals(self.given, check_metadata=False):
-            raise InvalidRowsError("rows with other columns than the first ones")
+            raise InvalidRowsError("these rows have other columns than the first ones")
         values, present = self._values(rows, first_row)
         payloads = self.encoder.payloads(values, present)
         versions = pa.array([self.version.to_bytes(8, "big")]).take(pa.array(np.zeros(rows.num_rows, np.int64)))
@@ -132,10 +132,10 @@ def _fields_of(given: pa.Schema, record: Record | None, left_out: Sequence[str])
     for column, name in by_column.items():
         if name in _OF_MESSAGES and name in present and name not in found:
             raise InvalidRowsError(
-                f"is a column of messages; the field of that name is the column {column!r}", key=name
+                f"is a message column; the column of the field with this name is {column!r}", key=name
             )
     if record.fields and not others:
-        raise InvalidRowsError("there is no such column, nor one of a field of the record", key="value")
+        raise InvalidRowsError("the column is missing, and so are columns of fields of the record", key="value")
     return found
 
 
@@ -150,12 +150,18 @@ def _columns_by_field(
         if encoded is not None and (name is None or name in found) and _is_text(field_of(column).type):
             name = encoded
         if name is None:
-            beside = "; a column `value` is the whole value, and has no fields beside it" if "value" in others else ""
+            beside = (
+                "; the column `value` is the whole value, so columns of fields are not allowed"
+                if "value" in others
+                else ""
+            )
             raise InvalidRowsError(
-                f"no column of messages, and the record {record.name!r} has no such field{beside}", key=column
+                f"not a message column, and not a field of the record {record.name!r}{beside}", key=column
             )
         if name in found:
-            raise InvalidRowsError(f"is the field {name!r}, and so is the column {found[name]!r}", key=column)
+            raise InvalidRowsError(
+                f"is the field {name!r}, as is the column {found[name]!r}; remove one of them", key=column
+            )
         found[name] = column
     return found
 
@@ -175,22 +181,22 @@ def _plain(field: str, column: pa.Array, place: Place) -> pa.Array:
             try:
                 from_base64(pa.array([one.as_py()], pa.string()))
             except ValueError as error:
-                place.fail(index, f"is no base64: {one.as_py()[:80]!r} ({error})")
+                place.fail(index, f"is not base64: {one.as_py()[:80]!r} ({error})")
         raise
 
 
 def _require_whole(given: pa.Schema, others: Sequence[str], record: Record | None) -> None:
     """Raise `InvalidRowsError` if there are fields, or no whole values: a field that is named ``value`` is not one, even if it is null."""
     if "value" not in others:
-        raise InvalidRowsError("there is no such column; it has the values", key="value")
+        raise InvalidRowsError("the column is missing; it contains the values", key="value")
     for name in others:
         if name != "value":
-            raise InvalidRowsError("no column of messages, and values of this schema have no fields", key=name)
+            raise InvalidRowsError("not a message column, and values of this schema have no fields", key=name)
     names = [] if record is None else [one.name for one in record.fields]
     kind = given.field("value").type
     is_struct = pt.is_struct(kind) and not set(names).isdisjoint(one.name for one in kind)
     if record is not None and "value" in names and not (is_struct or pt.is_null(kind)):
         columns = columns_of_fields(arrow_type(record), [*_BESIDE, _VALUE])
         field = columns[names.index("value")]
-        reason = f"a column of {kind}; alone it is the whole value, and the field of that name is the column {field!r}"
+        reason = f"has the type {kind}; alone, this column is the whole value, and the column of the field with this name is {field!r}"
         raise InvalidRowsError(reason, key="value")

@@ -99,7 +99,7 @@ def encoder_of(schema: SchemaInfo) -> ValueEncoder:
     """Return the encoder for values of a schema; raises `InvalidSchemaError` for one whose values cannot be written."""
     if schema.type in {"AVRO", "JSON"}:
         if schema.avro_offset:
-            raise InvalidSchemaError("a schema whose values have foreign bytes before them, which are not written")
+            raise InvalidSchemaError("values of this schema begin with foreign bytes, which ledgerfs cannot write")
         parsed = parse_avro_schema(schema.data)
         require_writable(parsed)
         if schema.type == "JSON":
@@ -107,7 +107,7 @@ def encoder_of(schema: SchemaInfo) -> ValueEncoder:
         return AvroEncoder(parsed, schema.type == "JSON")
     if schema.type not in PRIMITIVE_TYPES or schema.type == "BYTES":
         known = ", ".join(("AVRO", "JSON", *(one for one in PRIMITIVE_TYPES if one != "BYTES")))
-        raise InvalidSchemaError(f"values of type {schema.type} are not written; {known} are")
+        raise InvalidSchemaError(f"values of type {schema.type} cannot be written; supported types are {known}")
     _require_utf8(schema)
     return PrimitiveEncoder(schema.type)
 

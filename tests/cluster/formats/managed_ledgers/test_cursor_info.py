@@ -166,16 +166,16 @@ def test_ranges_of_a_bitmap_are_its_entries(some: list[int], long_runs: list[int
 @for_each(
     ("data", "reason"),
     [
-        ("", "names no ledger"),
-        ("1003 1804", "names no ledger"),
-        ("08FEFFFFFFFFFFFFFFFF01", "names no ledger"),
-        ("0807 1003", "at a position"),
-        ("0807 1804", "at a position"),
-        ("0807 1003 18FEFFFFFFFFFFFFFFFF01", "at a position"),
-        ("0807 220C 0A040803100A 120408031005", "back to"),
+        ("", "no valid cursor ledger id"),
+        ("1003 1804", "no valid cursor ledger id"),
+        ("08FEFFFFFFFFFFFFFFFF01", "no valid cursor ledger id"),
+        ("0807 1003", "has an invalid position"),
+        ("0807 1804", "has an invalid position"),
+        ("0807 1003 18FEFFFFFFFFFFFFFFFF01", "has an invalid position"),
+        ("0807 220C 0A040803100A 120408031005", "ends before it begins"),
         ("0807 2206 0A0408031005", "position"),
         ("0807 2200", "position"),
-        ("FF", "not a protobuf message"),
+        ("FF", "not a valid protobuf message"),
     ],
 )
 def test_a_node_that_no_broker_writes_is_corrupt(data: str, reason: str) -> None:
@@ -187,11 +187,11 @@ def test_a_node_that_no_broker_writes_is_corrupt(data: str, reason: str) -> None
 @for_each(
     ("data", "reason"),
     [
-        ("", "at a position"),
-        ("0803", "at a position"),
-        ("0803 1004 3200", "no ledger"),
-        ("0803 1004 3202 1001", "no ledger"),
-        ("7B7D", "not a protobuf message"),
+        ("", "has an invalid position"),
+        ("0803", "has an invalid position"),
+        ("0803 1004 3200", "without a valid ledger id"),
+        ("0803 1004 3202 1001", "without a valid ledger id"),
+        ("7B7D", "not a valid protobuf message"),
     ],
 )
 def test_an_entry_that_no_broker_writes_is_corrupt(data: str, reason: str) -> None:

@@ -149,14 +149,14 @@ def test_an_empty_node_has_no_ledgers() -> None:
 @for_each(
     ("ledgers", "reason"),
     [
-        *(([{"ledger_id": 1, "entries": 1, "size": 1} | {field: -1}], "which no ledger has") for field in ("ledger_id", "entries", "size")),
+        *(([{"ledger_id": 1, "entries": 1, "size": 1} | {field: -1}], "impossible ledger") for field in ("ledger_id", "entries", "size")),
         *(
-            ([{"ledger_id": 1, "entries": entries, "size": size}], "which no ledger has")
+            ([{"ledger_id": 1, "entries": entries, "size": size}], "impossible ledger")
             for entries, size in ((2**62, 2**62), (2**63 - 1, 1), (2**60, 0))
         ),
         ([{"entries": 1}], "id -1"),
         ([{"ledger_id": one, "entries": 1, "size": 2**62 - 20} for one in range(2)], "than a topic can have"),
-        ([{"ledger_id": one} for one in (7, 3, 7)], "lists ledger 7 twice"),
+        ([{"ledger_id": one} for one in (7, 3, 7)], "contains ledger 7 twice"),
     ],
 )  # fmt: skip
 def test_ledgers_that_no_topic_has_are_corrupt(ledgers: list[dict[str, int]], reason: str) -> None:

@@ -92,7 +92,7 @@ def test_what_was_not_begun_is_left_to_the_next_service(cluster: LiveCluster, ma
     ids = trimmed(cluster, 2)
 
     def stop() -> None:
-        raise StoppedError("the service is ending")
+        raise StoppedError("the service is stopping")
 
     marked.going = stop
     assert marked.delete(*map(marked.orphan, ids)) == []
@@ -164,7 +164,7 @@ def test_objects_go_if_those_that_the_list_names_are_there(
     if has_others:
         assert (done(outcomes), marked.in_bucket() & theirs) == ([first], set())
     else:
-        assert "these may be its only copy" in left(outcomes)[first]
+        assert "these objects may be the only copy" in left(outcomes)[first]
         assert marked.in_bucket() == theirs
 
 
@@ -187,7 +187,7 @@ def test_objects_of_an_attempt_go_in_two_times_unless_they_are_the_only_copy(
     if is_gone:
         cluster.delete_from_bookkeeper(first, flag=False)
         (outcome,) = marked.carry_out(ActionKind.CLEAN)
-        assert ("may be its only copy" in outcome.message, len(marked.in_bucket())) == (True, 3)
+        assert ("may be the only copy" in outcome.message, len(marked.in_bucket())) == (True, 3)
         return
     for _ in range(2):
         assert marked.carry_out(ActionKind.CLEAN) == []
@@ -225,5 +225,5 @@ def test_a_bucket_that_is_away_is_waited_for_once_a_pass(cluster: LiveCluster, a
     for _ in range(2):
         outcomes = away.carry_out(kind)
         assert (done(outcomes), len(remarks(outcomes))) == ([], 3)
-        assert sum("not asked again in this pass" in one for one in remarks(outcomes)) == 2
+        assert sum("skipped for the rest of this pass" in one for one in remarks(outcomes)) == 2
     assert len(away.records()) == 3

@@ -112,7 +112,7 @@ def test_a_list_that_is_damaged_keeps_no_other_topic_back(cluster: LiveCluster) 
     assert offloaded(cluster, SHOWN) == 2
     assert marked(cluster) == [f"orphan-{seen}"]
     assert ledger_path(unseen) in cluster.nodes
-    assert any(managed_ledger_of(HIDDEN) in one and "not a protobuf message" in one for one in told)
+    assert any(managed_ledger_of(HIDDEN) in one and "not a valid protobuf message" in one for one in told)
     found = status(cluster)
     assert (found.passes, found.failed_passes, found.refused["unreadable"]) == (1, 0, 1)
 
@@ -162,8 +162,8 @@ def test_a_pass_that_ends_early_is_in_the_status_until_one_is_whole(cluster: Liv
             thread.join()
     assert (found.passes, found.passed_ms) == (0, whole.passed_ms)
     assert found.began_ms > whole.passed_ms
-    assert found.troubles[-1].text.startswith(f"this pass ended early: {FOLDER}: ")
-    assert b"no pass has ended as a whole since" in shown.stderr
+    assert found.troubles[-1].text.startswith(f"this pass failed: {FOLDER}: ")
+    assert b"no pass has been completed since" in shown.stderr
     assert status(cluster).failed_passes == 0
 
 

@@ -77,7 +77,9 @@ def test_what_waits_is_done_as_it_was_planned_last_and_once(brokers: _Brokers) -
 def test_work_that_fails_is_told_and_may_be_begun_again(brokers: _Brokers) -> None:
     brokers.work.begin(action(TRIM, 1, 13))
     wait_until(lambda: brokers.work.is_idle)
-    assert [one.text for one in brokers.events.troubles()] == ["trim t/ns/persistent/1 by its broker: no answer"]
+    assert [one.text for one in brokers.events.troubles()] == [
+        "trim of t/ns/persistent/1 by its broker failed: no answer"
+    ]
     brokers.work.begin(action(TRIM, 1))
     wait_until(lambda: brokers.work.is_idle)
     assert brokers.events.counts()["trimmed_ledgers"] == 1

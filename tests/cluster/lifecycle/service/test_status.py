@@ -58,6 +58,6 @@ def test_names_of_a_later_version_are_left_out() -> None:
 )
 def test_what_is_no_status_is_named_as_damage(damage: bytes | dict[str, object]) -> None:
     data = damage if isinstance(damage, bytes) else json.dumps({**asdict(WHOLE), **damage}).encode()
-    with pytest.raises(CorruptMetadataError, match=r"no status of the lifecycle service|JSON") as raised:
+    with pytest.raises(CorruptMetadataError, match=r"not a valid status of the lifecycle service|JSON") as raised:
         parse_status(data, key=STATUS_PATH)
     assert raised.value.key == STATUS_PATH
