@@ -116,7 +116,7 @@ class Projection:
         if keep is not None and not keep.all():
             kept = pa.array(keep)
             batch, of_values = batch.filter(kept), {name: one.filter(kept) for name, one in of_values.items()}
-        if not of_values:
+        if not set(self._table.names) & of_values.keys():
             table = batch.select(self._table.names)
         else:
             columns = [of_values[name] if name in of_values else batch[name] for name in self._table.names]
