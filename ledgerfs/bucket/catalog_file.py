@@ -188,5 +188,6 @@ def _require_inside(names: int, places: int, *tables: Table) -> None:
         for column, count in (("name", names), ("place", places)):
             if table.size and not (table[column].min() >= UNKNOWN and table[column].max() < count):
                 raise ValueError(f"rows have a {column} that is not there")
-        if not all(map(is_known, np.unique(table["layout"]).tolist())):
+        # np.unique would import numpy.ma.
+        if not all(map(is_known, set(table["layout"].tolist()))):
             raise ValueError("rows have a layout that is not there")
