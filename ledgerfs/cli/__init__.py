@@ -32,7 +32,7 @@ def main() -> None:
 
 
 class _WithoutPandas:
-    """Keeps pandas out of commands that do not use it: pyarrow would import it for its first array, in a fifth of a short command's time."""
+    """Keeps pandas out of commands without a use for it: pyarrow would import it for its first array."""
 
     def find_spec(self, name: str, *_: object) -> None:
         """Refuse pandas; leave other modules to the other finders."""
