@@ -37,6 +37,7 @@ Examples:
   ledgerfs ls -l s3://tier entries/public/default
   ledgerfs cat s3://tier entries/public/default/orders/58.entries > 58.entries
   ledgerfs head -n 5 s3://tier persistent://public/default/orders
+  ledgerfs sql s3://tier "select key, count(*) from 'public/default/orders' group by key"
   ledgerfs export s3://tier persistent://public/default/orders orders/ --format parquet
   ledgerfs verify s3://tier
   ledgerfs repair s3://tier
@@ -65,6 +66,7 @@ _COMMANDS = (
     LazyCommand(
         "count", "ledgerfs.cli.count:count", "Count the messages of topics."
     ),
+    LazyCommand("sql", "ledgerfs.cli.sql:sql", "Query topics with SQL (DuckDB)."),
     LazyCommand("export", "ledgerfs.cli.export:export", "Export a topic to Parquet, Arrow, CSV or JSON lines."),
     LazyCommand(
         "info", "ledgerfs.cli.info:info",
