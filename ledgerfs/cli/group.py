@@ -60,9 +60,13 @@ Shells complete commands and options after: eval "$(_LEDGERFS_COMPLETE=bash_sour
 
 _COMMANDS = (
     LazyCommand("topics", "ledgerfs.cli.topics:topics", "List the topics of a bucket with their sizes and times."),
+    LazyCommand("ledgers", "ledgerfs.cli.ledgers:ledgers", "List the ledgers of a bucket, or of a topic."),
     LazyCommand("ls", "ledgerfs.cli.ls:ls", "List a folder of the bucket's tree."),
     LazyCommand("cat", "ledgerfs.cli.cat:cat", "Write files of the bucket's tree to standard output."),
     LazyCommand("head", "ledgerfs.cli.head:head", "Show the first messages of a topic."),
+    LazyCommand("tail", "ledgerfs.cli.tail:tail", "Show the last messages of a topic."),
+    LazyCommand("find", "ledgerfs.cli.find:find", "Show the messages of a topic that meet all conditions."),
+    LazyCommand("message", "ledgerfs.cli.message:message", "Show one message by its id."),
     LazyCommand(
         "count", "ledgerfs.cli.count:count", "Count the messages of topics."
     ),
