@@ -254,9 +254,11 @@ class S3Store:
         silence: Silence,
     ) -> Buffer:
         """Send one GET of this version; for a store without conditions, compare the ETag of its answer."""
-        is_matched = self._is_matched(request)
+        failed = sent.take_failure()
+        # Another request may have learned meanwhile that the store lacks conditions.
+        is_matched = self._is_matched(request) or (failed is not None and bool(request.version))
         try:
-            if (failed := sent.take_failure()) is not None:
+            if failed is not None:
                 raise failed
             client = None if request.is_checked else await self._obstore.of(fs)
             if client is None:
