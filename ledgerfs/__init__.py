@@ -37,6 +37,7 @@ __all__ = [
     "import_rows",
     "open_bucket",
     "plan_repair",
+    "sql",
     "verify",
 ]
 
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from ledgerfs.catalog.reader import LedgerReader
     from ledgerfs.catalog.topic_infos import TopicInfo
     from ledgerfs.export.export import export_topic
+    from ledgerfs.query.connection import sql
     from ledgerfs.repair.plan import plan_repair
     from ledgerfs.scan.message_by_id import Message
     from ledgerfs.scan.options import ScanOptions
@@ -74,6 +76,7 @@ __getattr__, __dir__ = lazy_exports(
         "import_rows": "ledgerfs.writing.imports",
         "open_bucket": "ledgerfs.bucket.opening",
         "plan_repair": "ledgerfs.repair.plan",
+        "sql": "ledgerfs.query.connection",
         "verify": "ledgerfs.verification.verify",
     },
 )

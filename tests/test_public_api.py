@@ -26,7 +26,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = [ledgerfs, ledgerfs.spark, ledgerfs.vfs, ledgerfs.testing]
 WANTED = (
     "open_bucket Bucket Topic Scan ScanOptions ScanReport Message LedgerReader TopicInfo verify plan_repair export_topic import_rows "
-    "copy_ledgers errors"
+    "copy_ledgers errors sql"
 )
 HEAVY = ["numpy", "numba", "pyarrow", "fsspec", "s3fs", "pandas", "pyspark", "click", "rich"]
 

@@ -189,6 +189,6 @@ def _require_inside(names: int, places: int, *tables: Table) -> None:
     for table in tables:
         for column, count in (("name", names), ("place", places)):
             if table.size and not (table[column].min() >= UNKNOWN and table[column].max() < count):
-                raise ValueError(f"rows refer to a {column} that does not exist")
-        if not all(map(is_known, np.unique(table["layout"]).tolist())):
-            raise ValueError("rows refer to an unknown layout")
+        # np.unique would import numpy.ma.
+        if not all(map(is_known, set(table["layout"].tolist()))):
+            raise ValueError(f"rows refer to a {column} that does not exist")

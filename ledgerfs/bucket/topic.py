@@ -15,6 +15,7 @@ from ledgerfs.formats.topic_names import split_partition, topic_of
 from ledgerfs.scan.options import OF_MESSAGES, ScanKeywords, ScanOptions
 
 if TYPE_CHECKING:
+    import polars as pl
     import pyarrow as pa
 
     from ledgerfs.bucket.bucket import Bucket
@@ -133,6 +134,18 @@ class Topic:
         if scan is not None:
             return replace(scan, parts=tuple(parts))
         return make_scan(self.name, parts, wanted, lambda: self.bucket.schemas_of(self.name))
+
+    def lazy(self, options: ScanOptions | None = None, **keywords: Unpack[ScanKeywords]) -> "pl.LazyFrame":
+        """Return the topic as a Polars lazy frame: only its columns, rows and ledgers that a query needs are read.
+
+        Accepts `ScanOptions`, or their fields as keywords; by default values are columns by the topic's schema.
+        """
+        import polars as pl  # an optional library
+
+        from ledgerfs.scan.scan_dataset import ScanDataset  # as above
+
+        given = keywords if options is not None or "values" in keywords else {"values": "auto", **keywords}
+        return pl.scan_pyarrow_dataset(ScanDataset(lambda: [self.scan(None, options, **given)]))
 
     def follow(
         self,

@@ -20,6 +20,8 @@ def main() -> None:
         signal.signal(signal.SIGINT, _interrupt)
     # If colorama is installed, numba would end the output of every command on a terminal with an escape sequence.
     os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
+    if "spark" not in sys.argv:
+        sys.meta_path.insert(0, _WithoutPandas())
     try:
         from ledgerfs.cli.group import run
 
@@ -27,6 +29,15 @@ def main() -> None:
     except KeyboardInterrupt:
         _end_at_once()
     sys.exit(code)
+
+
+class _WithoutPandas:
+    """Keeps pandas out of commands without a use for it: pyarrow would import it for its first array."""
+
+    def find_spec(self, name: str, *_: object) -> None:
+        """Refuse pandas; leave other modules to the other finders."""
+        if name == "pandas":
+            raise ModuleNotFoundError(name, name=name)
 
 
 def _end_at_once() -> NoReturn:

@@ -37,6 +37,7 @@ Examples:
   ledgerfs ls -l s3://tier entries/public/default
   ledgerfs cat s3://tier entries/public/default/orders/58.entries > 58.entries
   ledgerfs head -n 5 s3://tier persistent://public/default/orders
+  ledgerfs sql s3://tier "select key, count(*) from 'public/default/orders' group by key"
   ledgerfs export s3://tier persistent://public/default/orders orders/ --format parquet
   ledgerfs verify s3://tier
   ledgerfs repair s3://tier
@@ -59,12 +60,17 @@ Shells complete commands and options after: eval "$(_LEDGERFS_COMPLETE=bash_sour
 
 _COMMANDS = (
     LazyCommand("topics", "ledgerfs.cli.topics:topics", "List the topics of a bucket with their sizes and times."),
+    LazyCommand("ledgers", "ledgerfs.cli.ledgers:ledgers", "List the ledgers of a bucket, or of a topic."),
     LazyCommand("ls", "ledgerfs.cli.ls:ls", "List a folder of the bucket's tree."),
     LazyCommand("cat", "ledgerfs.cli.cat:cat", "Write files of the bucket's tree to standard output."),
     LazyCommand("head", "ledgerfs.cli.head:head", "Show the first messages of a topic."),
+    LazyCommand("tail", "ledgerfs.cli.tail:tail", "Show the last messages of a topic."),
+    LazyCommand("find", "ledgerfs.cli.find:find", "Show the messages of a topic that meet all conditions."),
+    LazyCommand("message", "ledgerfs.cli.message:message", "Show one message by its id."),
     LazyCommand(
         "count", "ledgerfs.cli.count:count", "Count the messages of topics."
     ),
+    LazyCommand("sql", "ledgerfs.cli.sql:sql", "Query topics with SQL (DuckDB)."),
     LazyCommand("export", "ledgerfs.cli.export:export", "Export a topic to Parquet, Arrow, CSV or JSON lines."),
     LazyCommand(
         "info", "ledgerfs.cli.info:info",

@@ -1,6 +1,5 @@
 """``ledgerfs head``: the first messages of a topic."""
 
-import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -8,30 +7,20 @@ import click
 
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.head_following import show_following, start_of, with_usable_schema
-from ledgerfs.cli.message_text import message_lines
 from ledgerfs.cli.notices import announce_compiling, say_left_out
 from ledgerfs.cli.options import bucket_argument
-from ledgerfs.cli.output import progress, terminal_width
+from ledgerfs.cli.output import progress
 from ledgerfs.cli.scan_options import scan_options
+from ledgerfs.cli.shown_rows import ShownRows, rows_shown_options
 from ledgerfs.scan.options import CHOICES, Order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import pyarrow as pa
-
     from ledgerfs.bucket.bucket import Bucket
-
-_OF_EVERY_MESSAGE = ("ledger_id", "entry_id", "batch_index", "publish_time")
-_SHOWN = ("event_time", "key", "key_bytes", "ordering_key", "properties", "value")
 
 
 @command()
 @click.option("-n", "messages", default=10, show_default=True, type=click.IntRange(min=0), help="Number of messages.")
-@click.option(
-    "--full", is_flag=True, help="Show long values in full; a terminal gets one line for each value otherwise."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each message, as in jsonl files.")
+@rows_shown_options
 @click.option(
     "--order",
     type=click.Choice(CHOICES["order"]),
@@ -90,71 +79,19 @@ def head(
     with progress() as update:
         bucket.load_catalog(update)
     announce_compiling()
-    columns: tuple[str, ...] | None = scan.pop("columns", None)
-    shown = columns or (*_SHOWN, *(("txn_id", "txn_state") if scan.get("transactions") == "all" else ()))
-    names = columns if as_json else tuple(dict.fromkeys((*_OF_EVERY_MESSAGE, *shown)))
-    width = None if full else terminal_width()
-
-    def write(batches: "Iterable[pa.RecordBatch]", schema: "pa.Schema") -> None:
-        if as_json:
-            _print_json(batches)
-        else:
-            _print_text(batches, _with_fields(shown, names or (), schema.names), width=width)
-
+    rows = ShownRows.of(scan, as_json=as_json, full=full)
     opened = bucket.topic(topic)
     if follow:
-        following, is_usable = with_usable_schema(partial(opened.follow, names, start=start), opened.name, scan)
-        is_damaged = show_following(following, lambda batches: write(batches, following.schema))
+        following, is_usable = with_usable_schema(partial(opened.follow, rows.names, start=start), opened.name, scan)
+        is_damaged = show_following(following, lambda batches: rows.write(batches, following.schema))
     else:
         # This imports pyarrow and numba, which --help does not need.
         from ledgerfs.scan.report import ScanReport
 
         report = ScanReport()
         given = {**scan, "order": order, "limit": messages}
-        found, is_usable = with_usable_schema(partial(opened.scan, names), opened.name, given)
-        write(found.batches(report), found.schema)
+        found, is_usable = with_usable_schema(partial(opened.scan, rows.names), opened.name, given)
+        rows.write(found.batches(report), found.schema)
         is_damaged = say_left_out(report)
     if is_damaged or not is_usable:
         context.exit(1)
-
-
-def _with_fields(shown: tuple[str, ...], asked: tuple[str, ...], names: list[str]) -> tuple[str, ...]:
-    """Return the columns to show; where fields of values are columns, they replace ``value``."""
-    fields = tuple(name for name in names if name not in asked)
-    if "value" in names or not fields:
-        return tuple(name for name in shown if name in names)
-    return tuple(one for name in shown for one in (fields if name == "value" else (name,)))
-
-
-def _print_json(batches: "Iterable[pa.RecordBatch]") -> None:
-    # These import numba and pyarrow, which --help does not need.
-    from ledgerfs.messages.text.json_lines import json_lines
-
-    sys.stdout.flush()
-    for batch in batches:
-        sys.stdout.buffer.write(json_lines(batch))
-    sys.stdout.buffer.flush()
-
-
-def _print_text(batches: "Iterable[pa.RecordBatch]", shown: tuple[str, ...], *, width: int | None) -> None:
-    from ledgerfs.scan.python_values import python_rows
-
-    for batch in batches:
-        for row in python_rows(_readable(batch)):
-            click.echo("\n".join(message_lines(row, shown, width)))
-
-
-def _readable(batch: "pa.RecordBatch") -> "pa.RecordBatch":
-    """Return the batch with times and nested typed values as text."""
-    import pyarrow as pa
-
-    from ledgerfs.messages.decode.table_schema import is_message_column
-    from ledgerfs.messages.text.json_lines import is_bytes, plain_texts
-
-    columns = []
-    for field, column in zip(batch.schema, batch.columns, strict=True):
-        # Producers write times before the year 1 and after 9999, which Python cannot represent.
-        is_kept = (is_message_column(field) and not pa.types.is_timestamp(field.type)) or is_bytes(field.type)
-        texts = None if is_kept else plain_texts(field.name, column)
-        columns.append(column if texts is None else texts)
-    return pa.RecordBatch.from_arrays(columns, batch.schema.names)

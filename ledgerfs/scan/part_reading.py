@@ -38,6 +38,9 @@ from ledgerfs.storage.ordered_map import ordered_map
 _AHEAD = 2
 """Portions per thread that are decoded, or wait for that."""
 
+_QUICK = 64 << 10
+"""Bytes of a portion that is decoded sooner than another thread is asked to."""
+
 _LARGE = 16 << 20
 """Bytes of a portion that is decoded alone: of a large message, since several would need too much memory."""
 
@@ -90,7 +93,8 @@ class _Decoded:
     undecodable: Sequence[Undecodable] = ()
 
 
-_Job = Callable[[], _Decoded]
+_Job = _Decoded | Callable[[], _Decoded]
+"""Messages, or what decodes them in any thread."""
 
 
 class PartReading:
@@ -136,8 +140,8 @@ class PartReading:
         threads = self._options.threads or 1
         pruned = self._pruned()
         jobs = self._jobs(pruned)
-        found = (job() for job in jobs) if threads == 1 else ordered_map(
-            lambda job: job(), jobs, threads, "ledgerfs-decode", ahead=_AHEAD
+        found = map(_done, jobs) if threads == 1 else ordered_map(
+            _done, jobs, threads, "ledgerfs-decode", ahead=_AHEAD, is_quick=lambda job: isinstance(job, _Decoded)
         )  # fmt: skip
         for one in found:
             self._add(one)
@@ -151,7 +155,7 @@ class PartReading:
             add_undecodable(self._report.undecodable, one)
 
     def _jobs(self, pruned: Pruned) -> Iterator[_Job]:
-        """Yield the jobs of decoding, in order; each returns some rows."""
+        """Yield the jobs of decoding, in order; each has some rows."""
         decoder, outcomes, ledgers = self._decoder, self._outcomes, self._part.ledgers
         start, stop = pruned.reach
         decoder.chunks.earlier = EarlierChunks(ledgers, start, decoder)
@@ -178,9 +182,9 @@ class PartReading:
         self._report.bases.append(self._basis(met, outcomes.sources))
 
     def _job(self, batch: EntryBatch, ledger_id: int, entries: Int64Table, keep: Mask) -> _Job:
-        """Return the job of decoding some entries; a finished one for entries that depend on others."""
-        decoder = self._decoder
-        if self._is_serial or (entries[Meta.CHUNKS][keep] > 1).any() or _size_of(entries, keep) > _LARGE:
+        """Return the job of decoding some entries; a finished one for few entries, and for those that depend on others."""
+        decoder, size = self._decoder, _size_of(entries, keep)
+        if self._is_serial or not _QUICK < size <= _LARGE or (entries[Meta.CHUNKS][keep] > 1).any():
             return self._taken(decoder.decode(batch, ledger_id, entries, keep))
 
         def decode() -> _Decoded:
@@ -190,14 +194,14 @@ class PartReading:
 
         return decode
 
-    def _taken(self, rows: pa.RecordBatch | None = None) -> _Job:
-        """Return a finished job: some rows, and the decoder's reports so far."""
+    def _taken(self, rows: pa.RecordBatch | None = None) -> _Decoded:
+        """Return some rows, and the decoder's reports so far."""
         decoder, incomplete = self._decoder, self._decoder.chunks.incomplete
         done = _Decoded(rows, decoder.skipped[:], incomplete[:], decoder.undecodable[:])
         self._lacks_chunks |= bool(incomplete)
         for found in (decoder.skipped, incomplete, decoder.undecodable):
             found.clear()
-        return lambda: done
+        return done
 
     def _gives_up(self) -> bool:
         """Finish reading at the end of the topic; return whether a chunked message was waiting for parts."""
@@ -260,6 +264,10 @@ class PartReading:
         while since is not None and number >= 0 and (one := self._part.ledgers[number].ref.ledger_id) >= since:
             yield one
             number -= 1
+
+
+def _done(job: _Job) -> _Decoded:
+    return job if isinstance(job, _Decoded) else job()
 
 
 def _size_of(entries: Int64Table, keep: Mask) -> int:

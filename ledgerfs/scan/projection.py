@@ -94,9 +94,10 @@ class Projection:
             batch = read.filter(self.condition) if self.condition is not None and self.on_messages else read
             at = 0
             while at < batch.num_rows:
-                part = batch.slice(at, size)
+                part = batch if size is None else batch.slice(at, size)
                 at += part.num_rows
-                made = self._made(part, decode).slice(0, left)
+                made = self._made(part, decode)
+                made = made if left is None else made.slice(0, left)
                 if made.num_rows:
                     yield made
                 if left is not None:
@@ -115,14 +116,20 @@ class Projection:
         if keep is not None and not keep.all():
             kept = pa.array(keep)
             batch, of_values = batch.filter(kept), {name: one.filter(kept) for name, one in of_values.items()}
-        columns = [of_values[name] if name in of_values else batch[name] for name in self._table.names]
-        table = pa.RecordBatch.from_arrays(columns, schema=self._table) if columns else batch.select([])
+        if not set(self._table.names) & of_values.keys():
+            table = batch.select(self._table.names)
+        else:
+            columns = [of_values[name] if name in of_values else batch[name] for name in self._table.names]
+            table = pa.RecordBatch.from_arrays(columns, schema=self._table)
         if self.condition is not None and not self.on_messages:
             table = table.filter(self.condition)
-        if not self._names:
-            # Rows without columns still count.
-            return table.select([])
-        return pa.RecordBatch.from_arrays([table[name] for name in self._names], schema=self.schema)
+        # Rows without columns still count.
+        table = table.select(self._names)
+        return (
+            table
+            if table.schema.equals(self.schema, check_metadata=True)
+            else pa.RecordBatch.from_arrays(table.columns, schema=self.schema)
+        )
 
 
 def condition_of(options: ScanOptions) -> pc.Expression | None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import duckdb
     import pandas as pd
     import polars as pl
+    import pyarrow.compute as pc
 
     from ledgerfs.scan.message_by_id import Message
 
@@ -145,15 +146,13 @@ class Scan:
         Builds no column, and decompresses and decrypts nothing, unless a condition needs it, or ``on_undecodable="skip"``. So encrypted
         messages are counted without their keys, too, unless ``on_encrypted`` is ``null`` or ``skip``.
         """
-        counted = self.with_columns(())
-        if counted.projection.is_count and self.options.on_encrypted == "raise":
-            # The number of messages of a batch is outside of the encrypted payload.
-            counted = replace(counted, decrypt=lambda keys, iv, payload: bytes(payload))  # noqa: ARG005  (as every Decrypt)
-        return sum(batch.num_rows for batch in counted.batches(report))
+        return sum(batch.num_rows for batch in self.with_columns(()).batches(report))
 
-    def with_columns(self, columns: Sequence[str]) -> "Scan":
-        """Return the scan of the same messages with other columns."""
-        options = replace(self.options, columns=columns)
+    def with_columns(self, columns: Sequence[str], where: "pc.Expression | None" = None) -> "Scan":
+        """Return the scan of the same messages with other columns; with ``where`` only of those for which it is true, too."""
+        own = self.options.where
+        both = own if where is None else where if own is None else own & where
+        options = replace(self.options, columns=columns, where=both)
         return replace(self, options=options, projection=Projection.of(options, self.values))
 
     def to_arrow(self, report: ScanReport | None = None) -> pa.Table:

@@ -10,12 +10,18 @@ Result = TypeVar("Result")
 
 
 def ordered_map(
-    call: Callable[[Item], Result], items: Iterable[Item], threads: int, name: str, *, ahead: int = 4
+    call: Callable[[Item], Result],
+    items: Iterable[Item],
+    threads: int,
+    name: str,
+    *,
+    ahead: int = 4,
+    is_quick: Callable[[Item], bool] = lambda _: False,
 ) -> Iterator[Result]:
     """Yield ``call(item)`` for each item, in order; at most ``ahead`` results for each thread are in memory.
 
-    Raises an exception of a call, or of ``items``, after the results before it, and stops. If the caller stops early, waiting calls do
-    not begin.
+    Calls of quick items run in the caller's thread, since a switch takes longer. Raises an exception of a call, or of ``items``, after
+    the results before it, and stops. If the caller stops early, waiting calls do not begin.
     """
     iterator, failure = iter(items), None
     with ThreadPoolExecutor(threads, thread_name_prefix=name) as pool:
@@ -25,7 +31,8 @@ def ordered_map(
             while is_more or pending:
                 while is_more and len(pending) < ahead * threads:
                     try:
-                        pending.append(pool.submit(call, next(iterator)))
+                        item = next(iterator)
+                        pending.append(_called(call, item) if is_quick(item) else pool.submit(call, item))
                     except StopIteration:
                         is_more = False
                     except Exception as error:  # noqa: BLE001  (raised below, in order)
@@ -39,3 +46,12 @@ def ordered_map(
         finally:
             for future in pending:
                 future.cancel()
+
+
+def _called(call: Callable[[Item], Result], item: Item) -> Future[Result]:
+    future: Future[Result] = Future()
+    try:
+        future.set_result(call(item))
+    except Exception as error:  # noqa: BLE001  (the future raises it)
+        future.set_exception(error)
+    return future

@@ -55,18 +55,26 @@ class Asked:
 
 
 class Sent:
-    """Context manager of one request under way. The reader of the bytes counts them in ``received``."""
+    """One request under way, for ``with``. The reader of the bytes counts them in ``received``.
 
-    __slots__ = ("_asked", "_began", "_number", "_traffic", "received")
+    ``failed`` is the error of a request that was made elsewhere.
+    """
+
+    __slots__ = ("_asked", "_began", "_number", "_traffic", "failed", "received")
 
     def __init__(self, asked: Asked, traffic: Traffic, number: int = 1) -> None:
         self._asked = asked
         self._traffic = traffic
         self._number = number
         self._began = 0.0
+        self.failed: Exception | None = None
         self.received = 0
 
     def __enter__(self) -> Self:
+        return self if self._began else self.begin()
+
+    def begin(self) -> Self:
+        """Count the request."""
         size, retries = self._asked.size, int(self._number > 1)
         if self._asked.operation == "PUT":
             self._traffic.count(requests=1, retries=retries, bytes_sent=size)
@@ -75,9 +83,18 @@ class Sent:
         self._began = time.monotonic()
         return self
 
+    def take_failure(self) -> Exception | None:
+        """Return ``failed`` once."""
+        failed, self.failed = self.failed, None
+        return failed
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.end(error)
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Count and log the answer."""
         if self.received:
             self._traffic.count(bytes_received=self.received)
         if logger.isEnabledFor(logging.DEBUG):

@@ -48,8 +48,14 @@ def run(*arguments: str, code: int | None = 0, env: Mapping[str, str] | None = N
         patch.setattr(logging.root, "handlers", [*logging.root.handlers])
         for name, value in (env or {}).items():
             patch.setenv(name, value)
+        # A command that cannot write its output replaces the file behind standard output.
+        written = [os.dup(file.fileno()) for file in (stdout, stderr)]
         returned = group.run()
-        done = Done(returned, *(_written(text) for text in (sys.stdout, sys.stderr)))
+        sys.stdout.flush()
+        sys.stderr.flush()
+        done = Done(returned, *map(_taken, written))
+        sys.stdout.detach()  # type: ignore[union-attr]
+        sys.stderr.detach()  # type: ignore[union-attr]
     if env is not None:
         _forget_s3()
     assert code in {None, done.returncode}, done
@@ -60,11 +66,10 @@ def output(*arguments: str, code: int = 0, env: Mapping[str, str] | None = None)
     return run(*arguments, code=code, env=env).stdout.decode()
 
 
-def _written(text: io.TextIOWrapper) -> bytes:
-    text.flush()
-    file = text.detach()
-    file.seek(0)
-    return file.read()
+def _taken(descriptor: int) -> bytes:
+    with os.fdopen(descriptor, "rb") as file:
+        file.seek(0)
+        return file.read()
 
 
 def _forget_s3() -> None:

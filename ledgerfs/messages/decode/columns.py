@@ -64,8 +64,10 @@ class MessageColumns:
         """Return a column that repeats one value; a shorter one is a slice of an earlier one, since arrays are immutable."""
         length = self.messages.columns[MessageField.ENTRY].size
         known, kept = self.constants.get(name, (None, None))
-        if kept is None or len(kept) < length or known != value:
-            kept = repeated(value, MESSAGE_SCHEMA.field(name).type, max(_SMALLEST, length))
+        is_new = kept is None or known != value
+        if is_new or len(kept) < length:
+            # A value of one ledger may never be needed again.
+            kept = repeated(value, MESSAGE_SCHEMA.field(name).type, length if is_new else max(_SMALLEST, length))
             self.constants[name] = value, kept
         return kept.slice(0, length)
 

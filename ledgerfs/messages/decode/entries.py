@@ -164,12 +164,14 @@ class TopicDecoder:
         ledger and entry.
         """
         payloads = _payloads(batch, ledger_id, entries, keep)
-        payloads.open(self.decrypt, self.options.on_encrypted, self.chunks)
+        opens_batches = not _OF_PAYLOAD.isdisjoint(self.schema.names)
+        # The number of messages of a batch is outside of the encrypted payload.
+        leaves_sealed = not opens_batches and self.options.on_encrypted == "raise"
+        payloads.open(_sealed if leaves_sealed else self.decrypt, self.options.on_encrypted, self.chunks)
         if self.options.start_ms is not None:
             payloads.keep &= payloads.entries[Meta.PUBLISH_TIME] >= self.options.start_ms
         if self.options.end_ms is not None:
             payloads.keep &= payloads.entries[Meta.PUBLISH_TIME] < self.options.end_ms
-        opens_batches = not _OF_PAYLOAD.isdisjoint(self.schema.names)
         if opens_batches:
             payloads.decompress(self.options.max_message_bytes)
         else:
@@ -228,6 +230,10 @@ class TopicDecoder:
         for run in np.split(ids, (np.diff(ids) != 1).nonzero()[0] + 1):
             if run.size:
                 self.fail(ledger_id, int(run[0]), _KAFKA, KafkaEntryError, more=run.size - 1)
+
+
+def _sealed(_: object, __: object, payload: "bytes | memoryview") -> bytes:
+    return bytes(payload)
 
 
 def _payloads(batch: EntryBatch, ledger_id: int, entries: Int64Table, keep: Mask) -> PlainPayloads:

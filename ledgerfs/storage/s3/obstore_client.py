@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("ledgerfs.store")
 
-_THREADS = ReadingThreads(48, "ledgerfs-s3")
+MOST_READS = 48
+"""At the same time, of all buckets."""
+
+THREADS = ReadingThreads(MOST_READS, "ledgerfs-s3")
 _KNOWN_ARGUMENTS = frozenset({"Bucket", "Key", "RequestPayer", "SSECustomerAlgorithm", "SSECustomerKey", "SSECustomerKeyMD5"})  # fmt: skip
 _ONLY_AIOHTTP = frozenset({"connector_args", "http_session_cls"})
 
@@ -40,6 +43,11 @@ class ObstoreClient:
         self._options = options
         self._client: S3Store | None = None
         self._is_given_up = False
+
+    @property
+    def made(self) -> "S3Store | None":
+        """The client if `of` has made one, and this process can use it."""
+        return None if self._is_given_up or self._client is None or not is_usable() else self._client
 
     async def of(self, fs: Any) -> "S3Store | None":  # noqa: ANN401  (s3fs is not typed)
         """Return the client, or None if obstore does not support all options of the filesystem."""
@@ -62,6 +70,11 @@ class ObstoreClient:
         self._client, self._is_given_up = None, False
 
 
+def condition_of(request: ReadRequest, *, is_matched: bool) -> "GetOptions":
+    """Return the condition of a GET: with ``is_matched`` only of the request's version."""
+    return {"if_match": request.version} if is_matched else {}
+
+
 async def get(client: "S3Store", key: str, request: ReadRequest, sent: "Sent", *, is_matched: bool) -> memoryview:
     """Read the bytes of a request from the object ``key``; with ``is_matched`` only of its version. Raises as `error_of`.
 
@@ -69,10 +82,10 @@ async def get(client: "S3Store", key: str, request: ReadRequest, sent: "Sent", *
     thread continues until the store sends something or the client's time-out ends.
     """
     reading: list[ReadRequest] = [request]
-    condition: GetOptions = {"if_match": request.version} if is_matched else {}
+    condition = condition_of(request, is_matched=is_matched)
     try:
         return await asyncio.wrap_future(
-            _THREADS.start(fetch, client, key, request, condition, sent, is_wanted=lambda: bool(reading))
+            THREADS.start(fetch, client, key, request, condition, sent, is_wanted=lambda: bool(reading))
         )
     finally:
         reading.clear()

@@ -7,11 +7,12 @@ client also reads where obstore cannot (`ledgerfs.storage.s3.obstore_client`), a
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import CancelledError, Future
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ledgerfs.errors import AccessDeniedError, BucketNotFoundError, LedgerfsError, ObjectNotFoundError
 from ledgerfs.formats.buffers import Buffer
-from ledgerfs.storage.concurrent_reads import read_in_loop
 from ledgerfs.storage.credentials import without_credentials
 from ledgerfs.storage.descriptors import write_all
 from ledgerfs.storage.failures import status_of, translate, wrong_length
@@ -19,7 +20,9 @@ from ledgerfs.storage.fsspec_handle import FsspecHandle
 from ledgerfs.storage.idle_timeout import Silence, bounded
 from ledgerfs.storage.listed_pages import ListedPage, PagePosition, each_key_once
 from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
-from ledgerfs.storage.obstore_gets import UnexplainedError
+from ledgerfs.storage.obstore_gets import UnexplainedError, fetch
+from ledgerfs.storage.ordered_map import ordered_map
+from ledgerfs.storage.reading_threads import outcome_of
 from ledgerfs.storage.retries import Tries, retry_async
 from ledgerfs.storage.s3 import obstore_client
 from ledgerfs.storage.s3.body import StoredChecksum, check_answer, read_body
@@ -31,9 +34,12 @@ from ledgerfs.storage.sent_requests import Asked, Sent
 from ledgerfs.storage.traffic import Traffic
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
+    from obstore.store import S3Store as Client
 
 Result = TypeVar("Result")
+FirstTry = tuple[Tries, Sent]
+"""A request whose first try failed in another thread."""
+
 Exchange = Callable[[Any, Sent, Silence], Awaitable[Result]]
 """One request with s3fs's filesystem, from its start to the last byte."""
 
@@ -107,19 +113,26 @@ class S3Store:
 
     def read(self, request: ReadRequest) -> bytes:
         """Send one ranged GET with ``If-Match``, with retries."""
-        return bytes(self._wait_for(self._read(request)))
+        return bytes(self._read_here(request))
 
-    def start(self, request: ReadRequest) -> "Future[Buffer]":
-        """Begin the GET; cancelling aborts it and closes its connection."""
-        return asyncio.run_coroutine_threadsafe(self._read(request), self._handle.fs.loop)
+    def start(self, request: ReadRequest) -> Future[Buffer]:
+        """Begin the GET in a thread, or in the event loop if that has to read.
+
+        Cancelling aborts a GET of the loop. A thread continues until the store sends something, and does not read the body.
+        """
+        if self._client_for(request) is None:
+            return asyncio.run_coroutine_threadsafe(self._read(request), self._handle.fs.loop)
+        future: Future[Buffer] = Future()
+        obstore_client.THREADS.start(self._fulfil, future, request)
+        return future
 
     def send(self, request: ReadRequest, descriptor: int) -> None:
         """Read into memory, then write to the descriptor."""
-        write_all(descriptor, self._wait_for(self._read(request)))
+        write_all(descriptor, self._read_here(request))
 
     def read_many(self, requests: Iterable[ReadRequest]) -> Iterator[bytes | LedgerfsError]:
         """Keep some dozen GETs under way."""
-        return read_in_loop(self._handle.fs.loop, self._read, requests)
+        return ordered_map(partial(outcome_of, self.read), requests, obstore_client.MOST_READS, "ledgerfs-read")
 
     @property
     def writes(self) -> S3Writes:
@@ -160,7 +173,44 @@ class S3Store:
         finally:
             future.cancel()  # Ctrl-C ends only the wait
 
-    async def _read(self, request: ReadRequest) -> Buffer:
+    def _client_for(self, request: ReadRequest) -> "Client | None":
+        """Return obstore's client if it can read this; None until the event loop has made it."""
+        return None if request.is_checked or request.end <= request.start else self._obstore.made
+
+    def _fulfil(self, future: Future[Buffer], request: ReadRequest) -> None:
+        """Read for a future that may be cancelled until the store answers."""
+        try:
+            data = self._read_here(request, is_wanted=future.set_running_or_notify_cancel)
+        except CancelledError:
+            return
+        except BaseException as error:  # noqa: BLE001  (its reader raises it)
+            if future.running() or future.set_running_or_notify_cancel():
+                future.set_exception(error)
+        else:
+            future.set_result(data)
+
+    def _read_here(self, request: ReadRequest, is_wanted: Callable[[], bool] = lambda: True) -> Buffer:
+        """Try the GET once in this thread, which takes a fraction of the loop's time; the loop does the rest."""
+        client = self._client_for(request)
+        if client is None:
+            return self._wait_for(self._read(request))
+        asked = Asked.to_read(request)
+        tries = Tries(asked.size, is_first_contact=not self._has_answered)
+        sent = Sent(asked, self.traffic).begin()
+        condition = obstore_client.condition_of(request, is_matched=self._is_matched(request))
+        try:
+            data = fetch(client, self._prefix + request.key, request, condition, sent, is_wanted=is_wanted)
+        except CancelledError:
+            sent.end(CancelledError())
+            raise
+        except Exception as error:  # noqa: BLE001  (the loop handles it)
+            sent.failed = error
+            return self._wait_for(self._read(request, (tries, sent)))
+        sent.end()
+        self._has_answered = True
+        return data
+
+    async def _read(self, request: ReadRequest, first: FirstTry | None = None) -> Buffer:
         if request.end <= request.start:
             return b""
 
@@ -169,7 +219,7 @@ class S3Store:
         async def exchange(fs: Any, sent: Sent, silence: Silence) -> Buffer:  # noqa: ANN401  (s3fs is not typed)
             return await self._get(fs, request, checksum, sent, silence)
 
-        return await self._ask(Asked.to_read(request), exchange)
+        return await self._ask(Asked.to_read(request), exchange, first=first)
 
     async def _head(self, key: str) -> ObjectHead:
         async def exchange(fs: Any, _: Sent, __: Silence) -> ObjectHead:  # noqa: ANN401
@@ -204,9 +254,13 @@ class S3Store:
         silence: Silence,
     ) -> Buffer:
         """Send one GET of this version; for a store without conditions, compare the ETag of its answer."""
-        is_matched = bool(request.version) and not self._lacks_if_match
-        client = None if request.is_checked else await self._obstore.of(fs)
+        failed = sent.take_failure()
+        # Another request may have learned meanwhile that the store lacks conditions.
+        is_matched = self._is_matched(request) or (failed is not None and bool(request.version))
         try:
+            if failed is not None:
+                raise failed
+            client = None if request.is_checked else await self._obstore.of(fs)
             if client is None:
                 return await self._get_by_s3fs(fs, request, checksum, sent, silence, is_matched=is_matched)
             key = self._prefix + request.key
@@ -248,6 +302,9 @@ class S3Store:
         finally:
             body.close()
 
+    def _is_matched(self, request: ReadRequest) -> bool:
+        return bool(request.version) and not self._lacks_if_match
+
     async def _out_of_range(self, request: ReadRequest) -> LedgerfsError:
         """Return the error for a range beyond the end of the object."""
         try:
@@ -256,20 +313,24 @@ class S3Store:
             return error
 
     async def _ask(
-        self, asked: Asked, exchange: Exchange[Result], is_wanted: Callable[[], bool] = lambda: True
+        self,
+        asked: Asked,
+        exchange: Exchange[Result],
+        is_wanted: Callable[[], bool] = lambda: True,
+        first: FirstTry | None = None,
     ) -> Result:
-        """Make one request with the retries of `retries`; raises only our errors."""
+        """Make one request with the retries of `retries`, of which ``first`` may be one; raises only our errors."""
         try:
             fs = self._handle.fs
             # Before the tries, since it loads botocore's descriptions of S3, which takes time.
             await fs.set_session()
         except Exception as error:
             raise translate(error, asked.key, asked.offset) from error
-        tries = Tries(asked.size, is_first_contact=not self._has_answered)
+        tries = first[0] if first else Tries(asked.size, is_first_contact=not self._has_answered)
 
         async def attempt() -> Result:
             return await retry_async(
-                lambda: self._try(fs, asked, tries, exchange), tries, asked.tell_retry, is_wanted=is_wanted
+                lambda: self._try(fs, asked, tries, exchange, first), tries, asked.tell_retry, is_wanted=is_wanted
             )
 
         try:
@@ -282,8 +343,15 @@ class S3Store:
         await self._handle.fs.set_session(refresh=True)
         self._obstore.forget()
 
-    async def _try(self, fs: Any, asked: Asked, tries: Tries, exchange: Exchange[Result]) -> Result:  # noqa: ANN401
-        with Sent(asked, self.traffic, tries.number) as sent:
+    async def _try(
+        self,
+        fs: Any,  # noqa: ANN401
+        asked: Asked,
+        tries: Tries,
+        exchange: Exchange[Result],
+        first: FirstTry | None,
+    ) -> Result:
+        with first[1] if first and first[1].failed else Sent(asked, self.traffic, tries.number) as sent:
             try:
                 async with bounded(tries, asked) as silence:
                     result = await exchange(fs, sent, silence)

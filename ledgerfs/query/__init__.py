@@ -1,0 +1,1 @@
+"""SQL over topics: a DuckDB connection with topics as tables."""
