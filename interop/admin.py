@@ -88,8 +88,8 @@ class Admin:
 
     def positions(self, topic: str) -> dict[str, tuple[int, int]]:
         """Return up to where each subscription has acknowledged all."""
-        told = self.call("GET", f"{_path(topic)}/internalStats")["cursors"]
-        marks = {name: one["markDeletePosition"].split(":") for name, one in told.items()}
+        reported = self.call("GET", f"{_path(topic)}/internalStats")["cursors"]
+        marks = {name: one["markDeletePosition"].split(":") for name, one in reported.items()}
         return {name: (int(ledger), int(entry)) for name, (ledger, entry) in marks.items()}
 
     def ledgers(self, topic: str) -> list[dict[str, Any]]:

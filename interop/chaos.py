@@ -210,8 +210,8 @@ class Chaos:
         ended = second if not processes.is_running(second) else first
         said = _last_word(processes.log(ended).read_text(errors="replace").splitlines())
         code = processes.exit_code(ended)
-        has_told = LOCK_PATH in said or _OVER in said
-        assert (code, has_told) == (_LOCKED_OUT, True), f"{ended} ended with {code}: {said}"
+        has_reported = LOCK_PATH in said or _OVER in said
+        assert (code, has_reported) == (_LOCKED_OUT, True), f"{ended} ended with {code}: {said}"
         other = first if ended == second else second
         if not processes.is_running(other):
             # Both came too soon after one that was killed, whose session was not over.
@@ -489,16 +489,16 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--minutes", type=float, default=60)
     asked.add_argument("--seed", type=int, default=random.randrange(1 << 30))
-    told = asked.parse_args()
+    reported = asked.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
-    print(f"seed {told.seed}, in {folder}", flush=True)
+    print(f"seed {reported.seed}, in {folder}", flush=True)
     machine.require_commands()
     from interop.test_chaos import check
 
     with lent_live_cluster(folder / "cluster", BROKER) as live:
         classes = machine.compiled_clients(folder / "classes")
         reader = JavaClient(live.cluster, classes, make_key_pair(folder / "keys"))
-        check(live, play(live, reader, folder, told.seed, told.minutes * 60))
+        check(live, play(live, reader, folder, reported.seed, reported.minutes * 60))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ _SHARE_A_CLUSTER = {
     for name in ("broker_reading", "new_ledgers", "reading", "restored_settings", "schemas", "serving", "typed_imports")
 }
 _FOLDER = pytest.StashKey[Path]()
-_TOLD = pytest.StashKey[list[tuple[dict[str, float], str]]]()
+_REPORTED = pytest.StashKey[list[tuple[dict[str, float], str]]]()
 
 
 @pytest.fixture(scope="session")
@@ -144,26 +144,26 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Tell the process that shares tests out what it is to print at the end."""
-    told = getattr(session.config, "workeroutput", None)
-    if told is not None:
-        told["stages"] = taken()
-        told["folder"] = str(session.config.stash.get(_FOLDER, ""))
+    reported = getattr(session.config, "workeroutput", None)
+    if reported is not None:
+        reported["stages"] = taken()
+        reported["folder"] = str(session.config.stash.get(_FOLDER, ""))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Keep what such a process told; one that crashed told nothing."""
-    told = getattr(node, "workeroutput", {})
-    node.config.stash.setdefault(_TOLD, []).append((told.get("stages", {}), told.get("folder", "")))
+    reported = getattr(node, "workeroutput", {})
+    node.config.stash.setdefault(_REPORTED, []).append((reported.get("stages", {}), reported.get("folder", "")))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Say where the time went, and where the logs of a failed run are."""
-    told = config.stash.get(_TOLD, [(taken(), str(config.stash.get(_FOLDER, "")))])
+    reported = config.stash.get(_REPORTED, [(taken(), str(config.stash.get(_FOLDER, "")))])
     terminalreporter.section("stages")
-    for line in table(*(stages for stages, _ in told)):
+    for line in table(*(stages for stages, _ in reported)):
         terminalreporter.write_line(line)
     if terminalreporter.stats.keys() & {"failed", "error"}:
-        for _, folder in told:
+        for _, folder in reported:
             if folder and Path(folder).exists():
                 terminalreporter.write_line(f"logs and data of this run: {folder}")

@@ -181,8 +181,8 @@ def _make(live: LiveCluster, client: pulsar.Client, one: Kept) -> None:
 
 def _set_policies(live: LiveCluster, topics: Sequence[Kept]) -> None:
     for policy, namespace in {(one.policy, one.namespace) for one in topics}:
-        told = POLICIES[policy]
-        if told is not None:
-            live.cluster.admin.set_retention(namespace, *told)
+        reported = POLICIES[policy]
+        if reported is not None:
+            live.cluster.admin.set_retention(namespace, *reported)
         if policy in TTLS:
             live.cluster.admin.set_ttl(namespace, TTLS[policy])

@@ -127,10 +127,10 @@ class Services:
     @contextmanager
     def _started(self, *command: str) -> Iterator[Running]:
         folder = Path(mkdtemp(dir=self.folder))
-        told = [str(folder) if one == "FOLDER" else one for one in command]
+        reported = [str(folder) if one == "FOLDER" else one for one in command]
         with (folder / "said").open("wb") as said:
             process = subprocess.Popen(
-                [*LEASH, *told], stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, cwd=_REPOSITORY
+                [*LEASH, *reported], stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, cwd=_REPOSITORY
             )
         try:
             yield Running(folder, process)

@@ -63,7 +63,7 @@ class Client:
 
 
 @dataclass
-class Told:
+class Reported:
     """What was told of commits, each of which sets the count to the next number and makes an entry of its own.
 
     Attributes
@@ -100,9 +100,9 @@ class Told:
 class Worker:
     """Does something in a thread, again and again, until it is stopped."""
 
-    def __init__(self, client: Client, told: Told, chance: random.Random) -> None:
+    def __init__(self, client: Client, reported: Reported, chance: random.Random) -> None:
         self.client = client
-        self.told = told
+        self.reported = reported
         self.chance = chance
         self.stopping = Event()
         self._thread = Thread(target=self._run, daemon=True)
@@ -122,19 +122,19 @@ class Worker:
             try:
                 self.work()
             except LedgerfsError as error:
-                self.told.how[type(error).__name__] += 1
+                self.reported.how[type(error).__name__] += 1
             except Exception as error:  # noqa: BLE001  (the test shows it)
-                self.told.wrong.append(repr(error))
+                self.reported.wrong.append(repr(error))
             time.sleep(_PAUSE_S)
 
 
 class Holder(Worker):
     """Takes the lock when it is to be had, commits some times, and gives it back, or dies with it."""
 
-    def __init__(self, client: Client, told: Told, chance: random.Random, name: str) -> None:
+    def __init__(self, client: Client, reported: Reported, chance: random.Random, name: str) -> None:
         self._name = name
         self._turns = 0
-        super().__init__(client, told, chance)
+        super().__init__(client, reported, chance)
 
     def work(self) -> None:
         """Have one turn."""
@@ -144,14 +144,14 @@ class Holder(Worker):
             lock = ClusterLock.take(self.client.nodes.settings, turn.encode())
         except LockHeldError:
             return
-        self.told.how["turns"] += 1
+        self.reported.how["turns"] += 1
         try:
             for number in range(self.chance.randrange(1, _MOST_COMMITS)):
                 if self.stopping.is_set() or not self._commit(lock, f"{turn}-{number}"):
                     return
             if self.chance.random() < _KILLED:
                 # As one that is killed: nobody is told that it leaves.
-                self.told.how["killed"] += 1
+                self.reported.how["killed"] += 1
                 with self.client.lost():
                     lock.release()
         finally:
@@ -159,44 +159,44 @@ class Holder(Worker):
 
     def _commit(self, lock: ClusterLock, name: str) -> bool:
         """Commit once; return whether the lock is still held, as far as is known."""
-        told = self.told
-        before = told.newest
+        reported = self.reported
+        before = reported.newest
         node = lock.node(COUNT)
-        if node is None or (int(node.data) < before and not told.is_old_read):
-            told.wrong.append(f"{name} read {node and node.data!r} after {before} was told as done")
+        if node is None or (int(node.data) < before and not reported.is_old_read):
+            reported.wrong.append(f"{name} read {node and node.data!r} after {before} was told as done")
             return False
         number = int(node.data) + 1
         entry = f"{ENTRIES}/{name}"
         try:
             lock.commit([SetNode(COUNT, b"%d" % number, node.version), MakeNode(entry, b"%d" % number)])
         except ChangedMeanwhileError as error:
-            told.not_done.add(entry)
-            if not told.is_old_read:
-                told.wrong.append(f"{name}: somebody else commits, or an old count was read: {error}")
+            reported.not_done.add(entry)
+            if not reported.is_old_read:
+                reported.wrong.append(f"{name}: somebody else commits, or an old count was read: {error}")
         except LockLostError as error:
-            told.how["lost"] += 1
-            (told.uncertain if error.is_uncertain else told.not_done).add(entry)
+            reported.how["lost"] += 1
+            (reported.uncertain if error.is_uncertain else reported.not_done).add(entry)
             return False
         except StoreUnreachableError:
-            told.how["given up"] += 1
-            told.not_done.add(entry)
+            reported.how["given up"] += 1
+            reported.not_done.add(entry)
         else:
-            told.is_done(entry, number)
+            reported.is_done(entry, number)
         return True
 
 
 class Reader(Worker):
     """Reads the count without a lock: never an older one than it has read, and behind `Nodes.catch_up` none older than what is done."""
 
-    def __init__(self, client: Client, told: Told, chance: random.Random) -> None:
+    def __init__(self, client: Client, reported: Reported, chance: random.Random) -> None:
         self._last = 0
-        super().__init__(client, told, chance)
+        super().__init__(client, reported, chance)
 
     def work(self) -> None:
         """Read once."""
         before, is_newest = self._last, self.chance.random() < 0.5
         if is_newest:
-            before = max(before, 0 if self.told.is_old_read else self.told.newest)
+            before = max(before, 0 if self.reported.is_old_read else self.reported.newest)
             self.client.nodes.catch_up()
         if self.chance.random() < 0.05:
             self.client.nodes.close()
@@ -205,6 +205,6 @@ class Reader(Worker):
         except ObjectNotFoundError:
             number = -1
         if number < before:
-            self.told.wrong.append(f"read {number} behind {before}, {is_newest=}")
+            self.reported.wrong.append(f"read {number} behind {before}, {is_newest=}")
         self._last = max(number, self._last)
-        self.told.how["reads"] += 1
+        self.reported.how["reads"] += 1

@@ -65,7 +65,7 @@ class Ended(NamedTuple):
     messages: int
 
     @classmethod
-    def told(cls, log: Path) -> "list[Ended]":
+    def reported(cls, log: Path) -> "list[Ended]":
         """Return what `Transactions` has printed, line by line."""
         lines = [line.split() for line in log.read_text().splitlines()]
         return [cls(int(line[0]), line[1], int(line[2]), int(line[3])) for line in lines if len(line) == 4]
@@ -221,4 +221,4 @@ def _killed(
     with stage("recovery: kill all"):
         for name in ("bookie0", "broker", "bookie1", "dumps", "zookeeper", "bookie2", "transactions"):
             processes.kill(name)
-    return Lost(live, *read, acknowledged, Ended.told(processes.log("transactions")), folder)
+    return Lost(live, *read, acknowledged, Ended.reported(processes.log("transactions")), folder)

@@ -32,8 +32,8 @@ class LostGolden:
         with tarfile.open(_ARCHIVES / f"{name}.tar.xz") as archive:
             archive.extractall(folder)  # our own archive; Debian's Python 3.11.2 knows no filters yet
         golden = folder / name
-        told = json.loads((golden / "objects.json").read_text())
-        s3.put_all((key, (golden / "bucket" / key).read_bytes(), one["metadata"]) for key, one in told.items())
+        reported = json.loads((golden / "objects.json").read_text())
+        s3.put_all((key, (golden / "bucket" / key).read_bytes(), one["metadata"]) for key, one in reported.items())
         dump = folder / f"{name}.json.zst"
         _write(dump, golden)
         return cls(golden, s3, dump)
@@ -59,8 +59,8 @@ def _records(golden: Path) -> Iterator[Record]:
     for path, data in sorted(nodes.items()):
         yield Node(path, data, 0, 0, 0, 0)
     schemas = golden / "schemas" / "_ledgers.json"
-    told = json.loads(schemas.read_text()) if schemas.exists() else {}
-    for path, one in told.items():
+    reported = json.loads(schemas.read_text()) if schemas.exists() else {}
+    for path, one in reported.items():
         for version in parse_locator(base64.b64decode(one["locator"]), key=path):
             stored = one["entries"].get("{}:{}".format(*version.position))
             payload = None if stored is None else base64.b64decode(stored)

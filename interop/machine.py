@@ -38,10 +38,10 @@ def require_commands() -> None:
         needed.remove("mvn")
     if needed:
         raise NotOnThisMachineError("\n".join(f"`{name}` is missing: {_COMMANDS[name]}" for name in needed))
-    told = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
-    version = re.search(r'version "(\d+)', told)
+    reported = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(\d+)', reported)
     if version is None or int(version[1]) < 17:
-        raise NotOnThisMachineError(f"`java` is too old: {_COMMANDS['java']}; it says:\n{told}")
+        raise NotOnThisMachineError(f"`java` is too old: {_COMMANDS['java']}; it says:\n{reported}")
 
 
 def pulsar_folder() -> Path:

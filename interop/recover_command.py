@@ -50,8 +50,8 @@ class RecoverCommand:
 
 
 def _require_code(what: str, done: "subprocess.CompletedProcess[str]", code: int) -> None:
-    told = f"{what}: exit code {done.returncode}\n{_wrong(done.stdout)}\n{done.stderr[-6000:]}"
-    assert done.returncode == code, told
+    reported = f"{what}: exit code {done.returncode}\n{_wrong(done.stdout)}\n{done.stderr[-6000:]}"
+    assert done.returncode == code, reported
 
 
 def _wrong(report: str) -> str:

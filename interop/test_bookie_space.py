@@ -69,8 +69,8 @@ def disk_of(cluster: Cluster) -> Path:
 
 def space_of(cluster: Cluster) -> dict[str, Any]:
     metadata = ("--metadata", f"pulsar+zk://{cluster.zookeeper}")
-    (told,) = json.loads(output("bookie", "space", str(disk_of(cluster)), "--json", *metadata))
-    return dict(told)
+    (reported,) = json.loads(output("bookie", "space", str(disk_of(cluster)), "--json", *metadata))
+    return dict(reported)
 
 
 def logs_of(cluster: Cluster) -> set[str]:
@@ -91,7 +91,7 @@ def collect(port: int) -> None:
     wait_until(lambda: not is_forced(), "the bookie has collected")
 
 
-def test_the_bookie_deletes_and_compacts_what_is_told(cluster: Cluster, port: int) -> None:
+def test_the_bookie_deletes_and_compacts_what_is_reported(cluster: Cluster, port: int) -> None:
     """Of two topics that fill the logs one is deleted."""
     with connected(cluster.service_url) as client, stage("space: produce"):
         producers = [produce_to(client, f"persistent://{NAMESPACE}/{name}", 2000) for name in ("gone", "kept")]
@@ -110,9 +110,9 @@ def test_the_bookie_deletes_and_compacts_what_is_told(cluster: Cluster, port: in
     cluster.admin.call("DELETE", f"v2/persistent/{NAMESPACE}/gone?force=true")
     nodes = cluster.bookkeeper_ledgers()
     with stage("space: tell"):
-        told = space_of(cluster)
+        reported = space_of(cluster)
     fates: dict[str, set[str]] = {}
-    for log in told["logs"]:
+    for log in reported["logs"]:
         fates.setdefault(log["fate"], set()).add(log["id"])
     assert nodes == cluster.bookkeeper_ledgers()
     going = fates.get("deleted", set()) | fates.get("minor", set()) | fates.get("major", set())
@@ -126,5 +126,5 @@ def test_the_bookie_deletes_and_compacts_what_is_told(cluster: Cluster, port: in
     after = space_of(cluster)
     size = sum(log["size"] for log in after["logs"])
     # What is written again is in the log that was current, and in those after it.
-    assert abs(size - (told["size"] - sum(told["frees"].values()))) < 64 << 10
+    assert abs(size - (reported["size"] - sum(reported["frees"].values()))) < 64 << 10
     assert not [log["id"] for log in after["logs"] if log["id"] in going]

@@ -72,21 +72,21 @@ def check(live: LiveCluster, outcome: chaos.Outcome) -> None:
 def _require_all_read(outcome: chaos.Outcome) -> None:
     for topic, numbers in _numbers(outcome.early).items():
         sent = outcome.sent[topic]
-        assert numbers == list(range(sent)), f"before the unload {_told(topic, numbers, sent)}\n{outcome.history}"
+        assert numbers == list(range(sent)), f"before the unload {_reported(topic, numbers, sent)}\n{outcome.history}"
     for topic, numbers in _numbers(outcome.found).items():
         sent = outcome.sent[topic]
         first = numbers[0] if numbers else sent
-        told = f"{_told(topic, numbers, sent)}\n{outcome.history}"
-        assert numbers == list(range(first, sent)), told
+        reported = f"{_reported(topic, numbers, sent)}\n{outcome.history}"
+        assert numbers == list(range(first, sent)), reported
         # What a subscription has not acknowledged is kept, and all of a topic that keeps all.
-        assert first <= outcome.acknowledged.get(topic, 0), told
+        assert first <= outcome.acknowledged.get(topic, 0), reported
 
 
 def _numbers(lines: Lines) -> dict[str, list[int]]:
     return {topic: [int(base64.b64decode(one["value"])[:8]) for one in some] for topic, some in lines.items()}
 
 
-def _told(topic: str, numbers: list[int], sent: int) -> str:
+def _reported(topic: str, numbers: list[int], sent: int) -> str:
     return f"{topic}: {len(numbers)} messages, {numbers[:5]} … {numbers[-5:]} of {sent}"
 
 

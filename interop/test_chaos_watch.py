@@ -31,20 +31,20 @@ def marked(seen: Watcher, kind: RecordKind) -> Watcher:
     return seen
 
 
-def test_a_copy_that_is_gone_within_the_lag_or_was_never_offloaded_is_told() -> None:
+def test_a_copy_that_is_gone_within_the_lag_or_was_never_offloaded_is_reported() -> None:
     offloaded, only_copy = LedgerInfo(7, 60, 100, 4_000, _CONTEXT), LedgerInfo(8, 60, 100, 4_000)
     assert watcher(offloaded, only_copy, copies_gone_ms={7: 8_000}).copies_gone_early(["t"], 3_000) == []
-    told = watcher(offloaded, only_copy, copies_gone_ms={7: 7_999, 8: 99_000}).copies_gone_early(["t"], 3_000)
-    assert [one.split(": ")[1] for one in told] == [
+    reported = watcher(offloaded, only_copy, copies_gone_ms={7: 7_999, 8: 99_000}).copies_gone_early(["t"], 3_000)
+    assert [one.split(": ")[1] for one in reported] == [
         "ledger 7 is gone 2999 ms after its offload",
         "ledger 8 is gone from BookKeeper, and not offloaded",
     ]
 
 
-def test_what_is_deleted_within_its_grace_is_told() -> None:
+def test_what_is_deleted_within_its_grace_is_reported() -> None:
     assert marked(watcher(copies_gone_ms={7: 3_000}), RecordKind.ORPHAN).marked_gone_early(2_000) == []
-    told = marked(watcher(copies_gone_ms={7: 2_999}), RecordKind.ORPHAN).marked_gone_early(2_000)
-    assert told == ["orphan-7 is gone 1999 ms after it was marked"]
+    reported = marked(watcher(copies_gone_ms={7: 2_999}), RecordKind.ORPHAN).marked_gone_early(2_000)
+    assert reported == ["orphan-7 is gone 1999 ms after it was marked"]
     assert marked(watcher(copies_gone_ms={7: 2_999}), RecordKind.ORPHAN).marked_gone_early(2_000, {7}) == []
     seen = marked(watcher(copies_gone_ms={7: 1_001}), RecordKind.OBJECTS)
     seen.objects_gone_ms[f"{_UUID}-ledger-7"] = 3_000
@@ -53,9 +53,9 @@ def test_what_is_deleted_within_its_grace_is_told() -> None:
     assert seen.marked_gone_early(2_000) == [f"objects-7-{_UUID} is gone 1999 ms after it was marked"]
 
 
-def test_a_ledger_that_is_trimmed_within_its_retention_is_told() -> None:
+def test_a_ledger_that_is_trimmed_within_its_retention_is_reported() -> None:
     closed = LedgerInfo(7, 60, 100, 4_000)
     assert watcher(closed, gone_ms={7: 64_000}).trimmed_early(["t"], 60_000) == []
-    told = watcher(closed, gone_ms={7: 63_999}).trimmed_early(["t"], 60_000)
-    assert told == ["t: ledger 7 is gone 59999 ms after it was closed"]
+    reported = watcher(closed, gone_ms={7: 63_999}).trimmed_early(["t"], 60_000)
+    assert reported == ["t: ledger 7 is gone 59999 ms after it was closed"]
     assert watcher(LedgerInfo(7, 0, 0, 4_000), gone_ms={7: 4_001}).trimmed_early(["t"], 60_000) == []

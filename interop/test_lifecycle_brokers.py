@@ -205,7 +205,7 @@ def test_a_topic_that_was_loaded_for_a_trim_is_unloaded_again(
     assert (listed(name).ledgers[-1].ledger_id == last) is was_loaded
 
 
-def test_who_owns_a_topic_is_told_without_loading_it(
+def test_who_owns_a_topic_is_reported_without_loading_it(
     cluster: Cluster, nodes: Nodes, broker: BrokerApi, listed: ListReader, original: S3Server
 ) -> None:
     cluster.admin.make_namespace("public/asked-not-used")

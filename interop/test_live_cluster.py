@@ -362,9 +362,9 @@ def _read_golden(ways: Ways, way: str, rows: Lines) -> tuple[Lines, Lines]:
     return ways.all[way](list(expected)), expected
 
 
-def _require_whole_dump(path: Path, told: dict[str, Any], truth: Lines) -> None:
+def _require_whole_dump(path: Path, reported: dict[str, Any], truth: Lines) -> None:
     """See to it that a dump has all topics, and each version of each schema."""
-    assert told["not_known"] == 0
+    assert reported["not_known"] == 0
     survey = survey_dump(path, lambda *_: None)
     assert {topic_of(name) for name in survey.topics} >= truth.keys()
     schemas = [record for record in read_dump(path) if isinstance(record, SchemaAnswer)]

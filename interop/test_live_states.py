@@ -164,8 +164,8 @@ def test_retention_takes_what_a_broker_then_trims(live: LiveCluster, begun: Begu
         kept_topics.finish_topics(live, client)
     with stage("states: survey"):
         survey = survey_of(live)
-    told = {topic_of(name): one for name, one in retained(survey, _DEFAULTS).items()}
-    expected = {one.topic: _leaving(told[one.topic]) for one in kept_topics.TOPICS}
+    reported = {topic_of(name): one for name, one in retained(survey, _DEFAULTS).items()}
+    expected = {one.topic: _leaving(reported[one.topic]) for one in kept_topics.TOPICS}
     marks: dict[str, dict[str, tuple[int, int]]] = {}
     for cursor in cursors(survey, _DEFAULTS, survey.read_ms):
         marks.setdefault(topic_of(cursor.managed_ledger), {})[cursor.name] = cursor.position

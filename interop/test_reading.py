@@ -31,7 +31,7 @@ def test_the_reader_returned_all_kinds_of_messages(truth: Lines) -> None:
     assert max(len(line["value"]) for line in rows["python-chunked"]) > 6_000_000
 
 
-def test_the_bucket_alone_tells_topics_and_ledgers(original: S3Server, workload: Workload) -> None:
+def test_the_bucket_alone_reports_topics_and_ledgers(original: S3Server, workload: Workload) -> None:
     bucket = open_bucket(f"s3://{BUCKET}", storage_options=original.options)
     found = {one.name: [ledger.ref.ledger_id for ledger in bucket.topic(one.name).ledgers] for one in bucket.topics()}
     assert found == workload.ledgers

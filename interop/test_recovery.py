@@ -161,7 +161,7 @@ def test_without_disks_what_was_offloaded_is_served_and_what_was_not_is_counted(
     assert sum(missing[topic] > 0 for topic in lost.truth) > len(lost.truth) // 2
 
 
-def test_a_plan_tells_what_is_missing_without_disks_and_writes_nothing(lost: Lost, new: New) -> None:
+def test_a_plan_reports_what_is_missing_without_disks_and_writes_nothing(lost: Lost, new: New) -> None:
     before = set(new.cluster.admin.call("GET", "v2/tenants"))
     plan = lost.recover("plan", *new.into)
     topics = {one["topic"]: one for one in plan["topics"]}
@@ -256,11 +256,11 @@ def test_producers_append(lost: Lost, new: New, restored: dict[str, Any]) -> Non
     assert found["topics"][0]["compared"]["appended"] == 1
 
 
-def test_a_topic_that_was_terminated_is_told_and_can_be_terminated_again(
+def test_a_topic_that_was_terminated_is_reported_and_can_be_terminated_again(
     lost: Lost, new: New, restored: dict[str, Any]
 ) -> None:
-    told = next(one["remarks"] for one in restored["topics"] if one["topic"] == TERMINATED)
-    assert any(f"pulsar-admin topics terminate {TERMINATED}" in one for one in told)
+    reported = next(one["remarks"] for one in restored["topics"] if one["topic"] == TERMINATED)
+    assert any(f"pulsar-admin topics terminate {TERMINATED}" in one for one in reported)
     with connected(new.cluster.service_url) as client:
         producer = client.create_producer(TERMINATED)
         producer.send(b"the last one")

@@ -41,8 +41,8 @@ def requests(cluster: Cluster) -> AdminRequests:
 
 
 def avro(*fields: str) -> bytes:
-    told = [{"name": name, "type": ["null", "string"], "default": None} for name in fields]
-    return json.dumps({"type": "record", "name": "Row", "fields": told}).encode()
+    reported = [{"name": name, "type": ["null", "string"], "default": None} for name in fields]
+    return json.dumps({"type": "record", "name": "Row", "fields": reported}).encode()
 
 
 def known(*schemas: SchemaInfo | None) -> list[SchemaVersion]:
@@ -103,14 +103,14 @@ def test_schemas_have_their_numbers_again(requests: AdminRequests) -> None:
     assert [(one.trouble, one.there) for one in plans] == [(None, 0), (None, 0), (None, 1)]
     assert restore_all_schemas(requests, plans) == {}
     for plan in plans:
-        told = api.versions(plan.topic)
-        assert progress(plan.steps, told) == (len(plan.steps), None)
-        numbers = [one.version for one in told if not one.is_deletion]
+        reported = api.versions(plan.topic)
+        assert progress(plan.steps, reported) == (len(plan.steps), None)
+        numbers = [one.version for one in reported if not one.is_deletion]
         deleted = max((number for number, step in enumerate(plan.steps) if step is None), default=-1)
         assert numbers == list(range(deleted + 1, len(plan.steps)))
     made = SettingsPlan((), (OwnerPlan(NAMESPACE, True, FORMER),), ())
     set_strategies(requests, made, [NAMESPACE])
-    assert requests.told(f"/admin/v2/namespaces/{NAMESPACE}/schemaCompatibilityStrategy") == "FULL"
+    assert requests.reported(f"/admin/v2/namespaces/{NAMESPACE}/schemaCompatibilityStrategy") == "FULL"
     # A second run finds all of it.
     again = [plan_schemas(name, versions[name], api.versions(name)) for name in names]
     assert [len(one.steps) - one.there for one in again] == [0, 0, 0]

@@ -22,8 +22,8 @@ LEGACY = "public/interop/schemas"
 
 def avro(*fields: str) -> str:
     """Return a record with fields of text, none of which has to be there."""
-    told = [{"name": name, "type": ["null", "string"], "default": None} for name in fields]
-    return json.dumps({"type": "record", "name": "Row", "fields": told})
+    reported = [{"name": name, "type": ["null", "string"], "default": None} for name in fields]
+    return json.dumps({"type": "record", "name": "Row", "fields": reported})
 
 
 @pytest.fixture(scope="module")

@@ -67,7 +67,7 @@ def _first_that_differs(golden: Path, topic: str, found: list[dict[str, Any]]) -
         # Its values need classes that nobody has here: the bytes are compared, with those that decoding is tested with.
         values = typed_golden.topic(golden, name).rows["value"].to_pylist()
         expected = [
-            {key: told for key, told in line.items() if key not in {"schema_type", "value"}}
+            {key: reported for key, reported in line.items() if key not in {"schema_type", "value"}}
             | {"encoded": None if value is None else base64.b64encode(value).decode()}
             for line, value in zip(expected, values, strict=True)
         ]

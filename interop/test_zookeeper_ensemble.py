@@ -15,7 +15,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from interop import machine
-from interop.lock_turns import COUNT, ENTRIES, TIMEOUT_S, Client, Holder, Reader, Told
+from interop.lock_turns import COUNT, ENTRIES, TIMEOUT_S, Client, Holder, Reader, Reported
 from interop.processes import Processes
 from interop.stages import stage
 from interop.waiting import wait_until
@@ -98,32 +98,34 @@ def made(raw: KazooClient, path: str, data: bytes) -> None:
 def test_commits_in_turn_while_all_that_can_fail_does(ensemble: Ensemble, raw: KazooClient) -> None:
     made(raw, COUNT, b"0")
     raw.ensure_path(ENTRIES)
-    chance, told = random.Random(20), Told()
+    chance, reported = random.Random(20), Reported()
     clients = [Client(ensemble, order) for order in (*orders(), *orders()[:2])]
-    holders = [Holder(client, told, random.Random(number), "abc"[number]) for number, client in enumerate(clients[:3])]
-    readers = [Reader(client, told, random.Random(9)) for client in clients[3:]]
+    holders = [
+        Holder(client, reported, random.Random(number), "abc"[number]) for number, client in enumerate(clients[:3])
+    ]
+    readers = [Reader(client, reported, random.Random(9)) for client in clients[3:]]
     try:
         for act in chance.sample(_ACTS, len(_ACTS)):
-            act(ensemble, clients, told, chance)
-            require_going_on(told, act.__name__)
+            act(ensemble, clients, reported, chance)
+            require_going_on(reported, act.__name__)
     finally:
         for one in (*holders, *readers):
             one.stop()
         for client in clients:
             client.close()
-    require_as_told(ensemble, told)
+    require_as_reported(ensemble, reported)
 
 
-def require_going_on(told: Told, after: str) -> None:
-    before = told.newest
-    wait_until(lambda: told.wrong or told.newest > before + 5, f"commits after {after}")
-    assert told.wrong == []
+def require_going_on(reported: Reported, after: str) -> None:
+    before = reported.newest
+    wait_until(lambda: reported.wrong or reported.newest > before + 5, f"commits after {after}")
+    assert reported.wrong == []
 
 
-def require_as_told(ensemble: Ensemble, told: Told) -> None:
+def require_as_reported(ensemble: Ensemble, reported: Reported) -> None:
     """Compare what was told with what there is, as each server has it."""
-    assert told.wrong == []
-    assert told.done, "nothing was done"
+    assert reported.wrong == []
+    assert reported.done, "nothing was done"
     for server in SERVERS:
         client = KazooClient(ensemble.address(server))
         client.start()
@@ -133,9 +135,9 @@ def require_as_told(ensemble: Ensemble, told: Told) -> None:
         count = int(client.get(COUNT)[0])
         client.stop()
         client.close()
-        assert told.done.items() <= there.items(), "told as done, and is not"
-        assert not told.not_done & there.keys(), "told as not done, and is"
-        assert there.keys() <= told.done.keys() | told.uncertain
+        assert reported.done.items() <= there.items(), "told as done, and is not"
+        assert not reported.not_done & there.keys(), "told as not done, and is"
+        assert there.keys() <= reported.done.keys() | reported.uncertain
         # Each number once: none is lost, and none doubled.
         assert sorted(there.values()) == list(range(1, count + 1))
         # The commits of one turn are together: nobody commits once another has the lock.
@@ -145,21 +147,21 @@ def require_as_told(ensemble: Ensemble, told: Told) -> None:
 
 # What is done to the servers, and to the connections of clients, of which the first three are those of holders.
 
-Act = Callable[[Ensemble, list[Client], Told, random.Random], None]
+Act = Callable[[Ensemble, list[Client], Reported, random.Random], None]
 
 
-def _connections_cut(_: Ensemble, clients: list[Client], __: Told, chance: random.Random) -> None:
+def _connections_cut(_: Ensemble, clients: list[Client], __: Reported, chance: random.Random) -> None:
     for _number in range(100):
         chance.choice(clients).cut()
         time.sleep(chance.random() * 0.06)
 
 
-def _clients_lost(_: Ensemble, clients: list[Client], __: Told, ___: random.Random) -> None:
+def _clients_lost(_: Ensemble, clients: list[Client], __: Reported, ___: random.Random) -> None:
     with clients[0].lost(), clients[1].lost(), clients[2].lost(), clients[3].lost():
         time.sleep(1.5 * TIMEOUT_S)
 
 
-def _server_of_all_stopped(ensemble: Ensemble, clients: list[Client], _: Told, chance: random.Random) -> None:
+def _server_of_all_stopped(ensemble: Ensemble, clients: list[Client], _: Reported, chance: random.Random) -> None:
     """Have all at one follower, which is stopped: what it was sent arrives when they have long moved on."""
     follower = chance.choice(ensemble.followers())
     for client in clients:
@@ -171,7 +173,7 @@ def _server_of_all_stopped(ensemble: Ensemble, clients: list[Client], _: Told, c
         time.sleep(1.2 * TIMEOUT_S)
 
 
-def _server_of_all_behind(ensemble: Ensemble, clients: list[Client], _: Told, chance: random.Random) -> None:
+def _server_of_all_behind(ensemble: Ensemble, clients: list[Client], _: Reported, chance: random.Random) -> None:
     """Have all at one follower, which hears nothing of its leader, but answers: too briefly for a session to end, and then longer."""
     follower = chance.choice(ensemble.followers())
     for seconds in (0.4 * TIMEOUT_S, 1.2 * TIMEOUT_S):
@@ -184,29 +186,29 @@ def _server_of_all_behind(ensemble: Ensemble, clients: list[Client], _: Told, ch
             time.sleep(seconds)
 
 
-def _leader_stopped(ensemble: Ensemble, _: list[Client], __: Told, ___: random.Random) -> None:
+def _leader_stopped(ensemble: Ensemble, _: list[Client], __: Reported, ___: random.Random) -> None:
     with ensemble.paused(ensemble.leader()):
         time.sleep(0.6 * TIMEOUT_S)
 
 
-def _leader_killed(ensemble: Ensemble, _: list[Client], __: Told, ___: random.Random) -> None:
+def _leader_killed(ensemble: Ensemble, _: list[Client], __: Reported, ___: random.Random) -> None:
     leader = ensemble.leader()
     ensemble.kill(leader)
     time.sleep(0.5 * TIMEOUT_S)
     ensemble.restart(leader)
 
 
-def _quorum_lost(ensemble: Ensemble, _: list[Client], __: Told, chance: random.Random) -> None:
+def _quorum_lost(ensemble: Ensemble, _: list[Client], __: Reported, chance: random.Random) -> None:
     killed = chance.sample(SERVERS, 2)
     ensemble.kill(*killed)
     time.sleep(TIMEOUT_S)
     ensemble.restart(*killed)
 
 
-def _leader_deposed(ensemble: Ensemble, clients: list[Client], told: Told, _: random.Random) -> None:
+def _leader_deposed(ensemble: Ensemble, clients: list[Client], reported: Reported, _: random.Random) -> None:
     """Have a holder at a leader that others do not follow any more, for so long that its lock goes, and another one has it."""
     leader = ensemble.leader()
-    told.is_old_read = True
+    reported.is_old_read = True
     for client in clients[:2]:
         client.lead_to(leader)
     time.sleep(0.3 * TIMEOUT_S)
@@ -217,7 +219,7 @@ def _leader_deposed(ensemble: Ensemble, clients: list[Client], told: Told, _: ra
     ensemble.wait_until_whole()
     # What was asked for before is answered by now, or was given up.
     time.sleep(TIMEOUT_S)
-    told.is_old_read = False
+    reported.is_old_read = False
 
 
 _ACTS: list[Act] = [
@@ -242,7 +244,7 @@ def is_waiting(future: "Future[Any]") -> bool:
     return not future.done()
 
 
-def test_a_follower_that_lags_tells_that_no_broker_has_the_topic(
+def test_a_follower_that_lags_reports_that_no_broker_has_the_topic(
     ensemble: Ensemble, clients: Callable[..., Client], raw: KazooClient, threads: ThreadPoolExecutor
 ) -> None:
     follower, other = ensemble.followers()
@@ -266,7 +268,7 @@ def test_a_follower_that_lags_tells_that_no_broker_has_the_topic(
     raw.delete(BUNDLE)
 
 
-def test_the_holder_of_the_lock_at_a_follower_that_lags_is_told_nothing_old(
+def test_the_holder_of_the_lock_at_a_follower_that_lags_is_reported_nothing_old(
     ensemble: Ensemble, clients: Callable[..., Client], raw: KazooClient, threads: ThreadPoolExecutor
 ) -> None:
     follower, _ = ensemble.followers()

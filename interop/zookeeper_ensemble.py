@@ -71,8 +71,8 @@ class Ensemble:
 
     def mode(self, server: int) -> str:
         """Return ``leader``, ``follower``, ``read-only``, or nothing for a server that serves nobody."""
-        told = self._told(server)
-        found = re.search(r"^Mode: (\S+)", told, re.MULTILINE)
+        reported = self._reported(server)
+        found = re.search(r"^Mode: (\S+)", reported, re.MULTILINE)
         return found[1] if found else ""
 
     def leader(self) -> int:
@@ -153,7 +153,7 @@ class Ensemble:
         command[1:1] = _OPTIONS
         self.processes.launch(self._name(server), command, {})
 
-    def _told(self, server: int) -> str:
+    def _reported(self, server: int) -> str:
         with (
             contextlib.suppress(OSError),
             socket.create_connection(("127.0.0.1", self.client_port(server)), 2) as asked,

@@ -13,11 +13,11 @@ import numpy.typing as npt
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.catalog_rows import LEDGER, Table, origin_columns
 from ledgerfs.catalog.findings import Finding, Severity
+from ledgerfs.catalog.fragments import Fragments, Kept, Unreadable
 from ledgerfs.catalog.layout import Names
 from ledgerfs.catalog.ledger_ref import CatalogState, LedgerRef
 from ledgerfs.catalog.listing import with_gaps
 from ledgerfs.catalog.missing_ledgers import UNKNOWN, GapKind
-from ledgerfs.catalog.remains import Kept, Remains, Unreadable
 from ledgerfs.errors import LedgerfsError, RefusedLedgerError
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.formats.uuid_halves import uuid_halves
@@ -67,8 +67,8 @@ class Lacking(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterRemains:
-    """Everything found that is not a readable ledger (`ledgerfs.catalog.remains.Remains`).
+class ClusterFragments:
+    """Everything found that is not a readable ledger (`ledgerfs.catalog.fragments.Fragments`).
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class ClusterRemains:
         """Whether there are none."""
         return not any(self.counts().values())
 
-    def renamed(self, new_row: npt.NDArray[np.int32]) -> "ClusterRemains":
+    def renamed(self, new_row: npt.NDArray[np.int32]) -> "ClusterFragments":
         """Return a copy with other rows of names: ``new_row`` maps each old one."""
         lacking = tuple(
             one if one.name == UNKNOWN else one._replace(name=int(new_row[one.name])) for one in self.lacking
@@ -161,38 +161,42 @@ class FoundLedgers:
         """Return all rows of `LEDGER`."""
         return np.array(self.rows, LEDGER)
 
-    def remains(self) -> ClusterRemains:
+    def fragments(self) -> ClusterFragments:
         """Return everything that is not a row."""
         have_others = {row[NAME] for row in self.rows} | {one.name for one in self.lacking}
         empty, topics = frozenset(self.empty), frozenset(self.topics - have_others)
-        return ClusterRemains(empty, topics, tuple(self.lacking), self.notes)
+        return ClusterFragments(empty, topics, tuple(self.lacking), self.notes)
 
     def catalog(self, number: int, ledgers_path: str) -> Catalog:
         """Return the catalog of a layout, by its number, with the lacking ledgers as gaps."""
-        remains = {number: self.remains()}
-        catalog = Catalog.of([*self.names], self.table(), remains, places=("", ledgers_path))
+        fragments = {number: self.fragments()}
+        catalog = Catalog.of([*self.names], self.table(), fragments, places=("", ledgers_path))
         gaps = [
             (0, 0, one.ledger_id, one.name, 1, number, one.kind, one.is_beside, -1, -1, 0, 0)
-            for one in remains_in(catalog, number).lacking
+            for one in fragments_in(catalog, number).lacking
         ]
         return with_gaps(catalog, gaps)
 
 
-def kept(remains: Remains) -> Kept:
+def kept(fragments: Fragments) -> Kept:
     """Return the part to cache for the next process."""
-    if not isinstance(remains, ClusterRemains):
-        raise TypeError(type(remains).__name__)
-    told = {"empty": sorted(remains.empty), "topics": sorted(remains.topics), "is_lasting": remains.is_lasting}
-    return Kept(told, {})
+    if not isinstance(fragments, ClusterFragments):
+        raise TypeError(type(fragments).__name__)
+    reported = {
+        "empty": sorted(fragments.empty),
+        "topics": sorted(fragments.topics),
+        "is_lasting": fragments.is_lasting,
+    }
+    return Kept(reported, {})
 
 
-def remains_of_kept(kept: Kept) -> ClusterRemains:
+def fragments_of_kept(kept: Kept) -> ClusterFragments:
     """Return the cached value; raises `ValueError` for anything else."""
-    told = kept.told
-    if not isinstance(told, dict) or not told.keys() >= {"empty", "topics", "is_lasting"}:
+    reported = kept.reported
+    if not isinstance(reported, dict) or not reported.keys() >= {"empty", "topics", "is_lasting"}:
         raise ValueError("the cached value is not one of this class")
-    empty, topics = (frozenset(map(int, told[name])) for name in ("empty", "topics"))
-    return ClusterRemains(empty, topics, is_lasting=told["is_lasting"] is True)
+    empty, topics = (frozenset(map(int, reported[name])) for name in ("empty", "topics"))
+    return ClusterFragments(empty, topics, is_lasting=reported["is_lasting"] is True)
 
 
 def key_of_missing(uuid: str, ledger_id: int, managed_ledger: str | None, place: str, kind: int) -> str:  # noqa: ARG001
@@ -202,15 +206,15 @@ def key_of_missing(uuid: str, ledger_id: int, managed_ledger: str | None, place:
     return ledger_path(ledger_id, place)
 
 
-def remains_in(catalog: Catalog, number: int) -> ClusterRemains:
-    """Return the `ClusterRemains` of a layout by its number; empty if the catalog has none."""
-    remains = catalog.remains.get(number)
-    return remains if isinstance(remains, ClusterRemains) else ClusterRemains()
+def fragments_in(catalog: Catalog, number: int) -> ClusterFragments:
+    """Return the `ClusterFragments` of a layout by its number; empty if the catalog has none."""
+    fragments = catalog.fragments.get(number)
+    return fragments if isinstance(fragments, ClusterFragments) else ClusterFragments()
 
 
 def lacking_findings(catalog: Catalog, number: int) -> Iterator[Finding]:
     """Yield a finding for each ledger or topic with a missing part."""
-    for one in remains_in(catalog, number).lacking:
+    for one in fragments_in(catalog, number).lacking:
         severity = Severity.UNCHECKED if one.kind in _UNCLEAR else Severity.DAMAGE
         ledger_id = None if one.ledger_id == UNKNOWN else one.ledger_id
         topic = None if one.name == UNKNOWN else topic_of(catalog.names[one.name])

@@ -19,9 +19,9 @@ def main(golden: Path, target: Path) -> None:
     target.mkdir()
     copy_ledgers(f"file://{golden / 'bucket'}", str(target), topics=TOPICS)
     saved = SavedSchemas(open_bucket(str(target)).raw_store)
-    told = answers(golden)
+    reported = answers(golden)
     for topic in TOPICS:
-        saved.add(topic, told[topic])
+        saved.add(topic, reported[topic])
 
 
 if __name__ == "__main__":

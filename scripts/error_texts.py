@@ -27,7 +27,9 @@ def classes() -> set[str]:
         name
         for module in modules
         for name, value in vars(module).items()
-        if inspect.isclass(value) and issubclass(value, (OSError, Warning, ValueError)) and value.__module__ == module.__name__
+        if inspect.isclass(value)
+        and issubclass(value, (OSError, Warning, ValueError))
+        and value.__module__ == module.__name__
     }
 
 
@@ -62,7 +64,9 @@ def _written(node: ast.expr) -> list[str]:
         case ast.Constant(value=str(text)):
             return [text]
         case ast.JoinedStr():
-            return ["".join(str(part.value) if isinstance(part, ast.Constant) else _value(part) for part in node.values)]
+            return [
+                "".join(str(part.value) if isinstance(part, ast.Constant) else _value(part) for part in node.values)
+            ]
         case ast.IfExp(body=body, orelse=orelse):
             return _written(body) + _written(orelse)
         case ast.BinOp(left=left, op=ast.Add(), right=right):

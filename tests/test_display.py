@@ -49,7 +49,7 @@ def test_every_repr_is_a_short_line(bucket: ledgerfs.Bucket, golden_url: str) ->
     (info,) = [one for one in bucket.topics() if one.name == topic.name]
     name, shown = "persistent://public/golden/plain", f"<bucket {golden_url}>"
     message = topic.message("26:3")
-    told = f"<message 26:3:-1 of {name}, published 2026-11-21T06:00:13.186+00:00, key 'k3': {len(message.value or b''):,} bytes>"
+    reported = f"<message 26:3:-1 of {name}, published 2026-11-21T06:00:13.186+00:00, key 'k3': {len(message.value or b''):,} bytes>"
     assert repr(bucket) == shown
     assert repr(topic) == f"<topic {name} of {shown}>"
     assert repr(topic.ledgers[0]) == f"<ledger 26 of {name}: 200 entries, 51,392 bytes>"
@@ -57,7 +57,7 @@ def test_every_repr_is_a_short_line(bucket: ledgerfs.Bucket, golden_url: str) ->
     assert repr(bucket.catalog) == "<catalog: 104 ledgers, 35 topics>"
     assert repr(ref) == f"<ledger 26 of {name}, copy 0, {ref.uuid}: 200 entries, 51,392 bytes>"
     assert repr(topic.scan(["key", "value"])) == f"<scan of {name}: 3 ledgers, columns key, value>"
-    assert repr(message) == told
+    assert repr(message) == reported
 
 
 def test_no_repr_is_long_or_drives_a_terminal(tmp_path: Path) -> None:

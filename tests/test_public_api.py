@@ -111,10 +111,10 @@ def test_the_page_names_all_that_is_exported() -> None:
         for name in package.__all__
     ]
     assert [name for name in names if f"`{name}" not in text] == []
-    told = re.findall(r"`(ledgerfs(?:\.(?:spark|vfs|testing)|_cluster\.offload)?)\.(\w+)", text)
+    reported = re.findall(r"`(ledgerfs(?:\.(?:spark|vfs|testing)|_cluster\.offload)?)\.(\w+)", text)
     modules = {"fsspec_impl", "store", "spark", "vfs", "testing"}
     assert [
-        (module, name) for module, name in told if name not in {*dir(importlib.import_module(module)), *modules}
+        (module, name) for module, name in reported if name not in {*dir(importlib.import_module(module)), *modules}
     ] == []
 
 
@@ -173,10 +173,10 @@ def test_a_bucket_is_copied_and_what_lacks_is_an_error(tmp_path: Path) -> None:
     whole, lost, other = offload([b"x"], 1, uuid=1), offload([b"y", b"z"], 2, uuid=2), offload([b"o"], 3, uuid=3)
     (tmp_path / "source").mkdir()
     source, target = put_in_folder(tmp_path / "source", whole, lost, other), tmp_path / "target"
-    told: list[int] = []
-    report = ledgerfs.copy_ledgers(source, target, on_ledger=lambda one: told.append(one.ledger_id))
+    reported: list[int] = []
+    report = ledgerfs.copy_ledgers(source, target, on_ledger=lambda one: reported.append(one.ledger_id))
     assert (report.copied, report.skipped, report.size, report.is_complete) == (3, 0, 4, True)
-    assert sorted(told) == [1, 2, 3]
+    assert sorted(reported) == [1, 2, 3]
     assert {path.name for path in target.iterdir()} == {path.name for path in (tmp_path / "source").iterdir()}
     (tmp_path / "source" / f"{lost.uuid}-ledger-2").unlink()
     (tmp_path / "source" / f"{other.uuid}-ledger-3").write_bytes(b"")

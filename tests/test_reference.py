@@ -46,7 +46,7 @@ def test_a_page_names_all_of_them(page: str, names: list[str]) -> None:
     assert [name for name in names if not re.search(rf"\b{name}\b", text)] == []
 
 
-def test_options_of_the_filesystem_are_told() -> None:
+def test_options_of_the_filesystem_are_reported() -> None:
     text = "".join((ROOT / "docs" / page).read_text() for page in ("guides/fsspec.md", _PYTHON))
     names = [
         name
@@ -58,7 +58,7 @@ def test_options_of_the_filesystem_are_told() -> None:
 
 
 @pytest.mark.parametrize(("subject", "cls"), [("bucket", Bucket), ("ledger", PulsarLedgerReader)])
-def test_the_page_of_python_tells_of_nothing_that_is_not_there(subject: str, cls: type) -> None:
+def test_the_page_of_python_reports_of_nothing_that_is_not_there(subject: str, cls: type) -> None:
     text = (ROOT / "docs" / _PYTHON).read_text()
     names = set(re.findall(rf"`{subject}\.(\w+)", text))
     assert len(names) > 4

@@ -19,9 +19,9 @@ from ledgerfs.cache.kept_file import KeptFile, read_array, write_array
 from ledgerfs.cache.sealed_file import SealedWriter
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.catalog_rows import LEDGER, Table
+from ledgerfs.catalog.fragments import Kept, OtherKeys
 from ledgerfs.catalog.layouts_known import is_known, layout_rows
 from ledgerfs.catalog.missing_ledgers import GAP, UNKNOWN
-from ledgerfs.catalog.remains import Kept, OtherKeys
 from ledgerfs.errors import InvalidOptionError
 
 _HEADER = Struct("<qQ")  # time of the listing, ms since 1970; bytes of text
@@ -95,7 +95,7 @@ class CatalogFile:
     def save(self, catalog: Catalog, listed_ms: int) -> None:
         """Write a catalog, if it differs from the one in the file."""
         listed = ListedCatalog(
-            catalog, listed_ms if all(one.is_lasting for one in catalog.remains.values()) else _NEVER
+            catalog, listed_ms if all(one.is_lasting for one in catalog.fragments.values()) else _NEVER
         )
         if self._last is not None and _says_no_more(listed, self._last):
             return
@@ -134,8 +134,8 @@ def _is_same(left: Table, right: Table) -> bool:
 
 def _kept_of(catalog: Catalog) -> Iterator[tuple[int, Kept]]:
     """Yield the number of each layout, and its other objects in cached form."""
-    for number, remains in sorted(catalog.remains.items()):
-        yield number, layout_rows(number).kept(remains)
+    for number, fragments in sorted(catalog.fragments.items()):
+        yield number, layout_rows(number).kept(fragments)
 
 
 def _tables_of(catalog: Catalog) -> list[Table]:
@@ -147,11 +147,11 @@ def _text_of(catalog: Catalog) -> bytes:
     """Return everything but the tables as JSON, with the number of rows of each table."""
     others = {kind: (count, catalog.others.names[kind]) for kind, count in catalog.others.counts.items()}
     rows = [getattr(catalog, name).size for name in _TABLES]
-    remains = [
-        (number, kept.told, {name: table.size for name, table in kept.tables.items()})
+    fragments = [
+        (number, kept.reported, {name: table.size for name, table in kept.tables.items()})
         for number, kept in _kept_of(catalog)
     ]
-    return json.dumps([catalog.names, catalog.places, others, rows, remains]).encode()
+    return json.dumps([catalog.names, catalog.places, others, rows, fragments]).encode()
 
 
 def _read(descriptor: int, size: int, text_bytes: int) -> Catalog:
@@ -160,11 +160,11 @@ def _read(descriptor: int, size: int, text_bytes: int) -> Catalog:
         raise ValueError("its size does not match the length of its text")
     text = np.empty(text_bytes, np.uint8)
     at = read_array(descriptor, _HEADER.size, text)
-    names, places, others, rows, told_remains = json.loads(text.tobytes())
+    names, places, others, rows, reported_fragments = json.loads(text.tobytes())
     wanted = list(zip(_TABLES.values(), rows, strict=True))
-    if not all(is_known(number) for number, _, _ in told_remains):
+    if not all(is_known(number) for number, _, _ in reported_fragments):
         raise ValueError("it contains layouts that this bucket was not opened with")
-    for number, _, counts in told_remains:
+    for number, _, counts in reported_fragments:
         kinds = layout_rows(number).KEPT_TABLES
         wanted += [(kinds[name], count) for name, count in counts.items()]
     if size != at + sum(kind.itemsize * count for kind, count in wanted):
@@ -175,13 +175,13 @@ def _read(descriptor: int, size: int, text_bytes: int) -> Catalog:
         at = read_array(descriptor, at, tables[-1])
     ledgers, lost, gaps, *own = tables
     _require_inside(len(names), len(places), ledgers, lost, gaps)
-    remains = {}
-    for number, told, counts in told_remains:
-        remains[number] = layout_rows(number).remains_of_kept(Kept(told, {name: own.pop(0) for name in counts}))
+    fragments = {}
+    for number, reported, counts in reported_fragments:
+        fragments[number] = layout_rows(number).fragments_of_kept(Kept(reported, {name: own.pop(0) for name in counts}))
     other_keys = OtherKeys(
         {kind: one[0] for kind, one in others.items()}, {kind: one[1] for kind, one in others.items()}
     )
-    return Catalog.of_ranked(tuple(names), ledgers, lost, remains, others=other_keys, places=places, gaps=gaps)
+    return Catalog.of_ranked(tuple(names), ledgers, lost, fragments, others=other_keys, places=places, gaps=gaps)
 
 
 def _require_inside(names: int, places: int, *tables: Table) -> None:
@@ -189,6 +189,7 @@ def _require_inside(names: int, places: int, *tables: Table) -> None:
     for table in tables:
         for column, count in (("name", names), ("place", places)):
             if table.size and not (table[column].min() >= UNKNOWN and table[column].max() < count):
+                raise ValueError(f"rows refer to a {column} that does not exist")
         # np.unique would import numpy.ma.
         if not all(map(is_known, set(table["layout"].tolist()))):
-            raise ValueError(f"rows refer to a {column} that does not exist")
+            raise ValueError("rows refer to an unknown layout")

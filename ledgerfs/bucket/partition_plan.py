@@ -12,7 +12,7 @@ from typing import overload
 
 import numpy as np
 
-from ledgerfs.bucket.partitions import Partition, Told
+from ledgerfs.bucket.partitions import Partition, Reported
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.catalog_rows import Table
 from ledgerfs.catalog.ledger_times import LedgerTimes, TimeRange
@@ -81,16 +81,16 @@ class PartitionPlan(Sequence[Partition]):
             return [self[one] for one in range(*number.indices(len(self)))]
         if not 0 <= number < len(self):
             raise IndexError(number)
-        return Partition.of(next(self._told(self.starts[number : number + 2])))
+        return Partition.of(next(self._reported(self.starts[number : number + 2])))
 
     def __iter__(self) -> Iterator[Partition]:
-        return map(Partition.of, self.told())
+        return map(Partition.of, self.reported())
 
-    def told(self) -> Iterator[Told]:
+    def reported(self) -> Iterator[Reported]:
         """Yield all partitions as plain values, for `Partition.of`."""
-        return self._told(self.starts)
+        return self._reported(self.starts)
 
-    def _told(self, starts: Int64) -> Iterator[Told]:
+    def _reported(self, starts: Int64) -> Iterator[Reported]:
         size, first = self.table.itemsize, int(starts[0])
         data = memoryview(np.ascontiguousarray(self.table).view(np.uint8).data)
         runs = [

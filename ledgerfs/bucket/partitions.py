@@ -54,10 +54,10 @@ class Run:
     @property
     def refs(self) -> list[LedgerRef]:
         """The run's ledgers."""
-        return self._told[self.before : self.before + self.count]
+        return self._reported[self.before : self.before + self.count]
 
     @property
-    def _told(self) -> list[LedgerRef]:
+    def _reported(self) -> list[LedgerRef]:
         rows = np.frombuffer(self.rows, LEDGER)
         return [ref_of_row(row, self.managed_ledger, self.places[row["place"]]) for row in rows]
 
@@ -67,7 +67,9 @@ class Run:
         from ledgerfs.scan.part_reading import TopicPart
         from ledgerfs.scan.topic_entries import Place, Reach
 
-        ledgers = TopicSlice(bucket, self.managed_ledger, self._told, self.position, self.topic_size, self.last_ledger)
+        ledgers = TopicSlice(
+            bucket, self.managed_ledger, self._reported, self.position, self.topic_size, self.last_ledger
+        )
         first = self.position + self.before
         start, stop = Place(first, 0), Place(first + self.count, 0)
         if self.first_cut:
@@ -81,7 +83,7 @@ class Run:
         return TopicPart(self.topic, ledgers, reach=Reach(start, stop), skips_refused=skips_refused, limits=limits)
 
 
-Told = tuple[tuple[Any, ...], ...]
+Reported = tuple[tuple[Any, ...], ...]
 """A partition as plain values, the fields of its runs: a hundred thousand of these pickle in a second."""
 
 
@@ -92,6 +94,6 @@ class Partition:
     runs: tuple[Run, ...]
 
     @classmethod
-    def of(cls, told: Told) -> "Partition":
-        """Return the partition of a value of `PartitionPlan.told`."""
-        return cls(tuple(Run(*fields) for fields in told))
+    def of(cls, reported: Reported) -> "Partition":
+        """Return the partition of a value of `PartitionPlan.reported`."""
+        return cls(tuple(Run(*fields) for fields in reported))

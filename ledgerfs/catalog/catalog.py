@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ledgerfs.catalog.catalog_rows import Table, ranked, ref_of_row
+from ledgerfs.catalog.fragments import Fragments, OtherKeys
 from ledgerfs.catalog.ledger_ref import CatalogState, LedgerRef
 from ledgerfs.catalog.missing_ledgers import (
     GAP,
@@ -20,7 +21,6 @@ from ledgerfs.catalog.missing_ledgers import (
     missing_error,
     missing_of_row,
 )
-from ledgerfs.catalog.remains import OtherKeys, Remains
 from ledgerfs.catalog.topic_infos import TopicInfo, topic_infos
 from ledgerfs.errors import AccessDeniedError, AmbiguousLedgerError, LedgerfsError, NotFoundError
 from ledgerfs.formats.uuid_halves import uuid_halves
@@ -41,7 +41,7 @@ class Catalog:
         Rows of `LEDGER`, sorted by name, ledger id, copy.
     lost
         Rows of `LEDGER` whose bytes are gone.
-    remains
+    fragments
         {number of a layout: its objects that are not ledgers}.
     others
         Keys outside of all layouts.
@@ -62,7 +62,7 @@ class Catalog:
     places: tuple[str, ...]
     ledgers: Table
     lost: Table
-    remains: Mapping[int, Remains]
+    fragments: Mapping[int, Fragments]
     others: OtherKeys
     _name_rows: dict[str | None, int] = field(repr=False)
     _starts: npt.NDArray[np.int64] = field(repr=False)
@@ -75,17 +75,17 @@ class Catalog:
 
     def __repr__(self) -> str:
         found = {"topics": len(self.managed_ledgers), "lost ledgers": self.lost.size}
-        for one in self.remains.values():
+        for one in self.fragments.values():
             found |= one.counts()
-        told = "".join(f", {count:,} {what}" for what, count in found.items() if count)
-        return f"<catalog: {self.ledgers.size:,} ledgers{told}>"
+        reported = "".join(f", {count:,} {what}" for what, count in found.items() if count)
+        return f"<catalog: {self.ledgers.size:,} ledgers{reported}>"
 
     @classmethod
     def of(
         cls,
         names: Sequence[str | None],
         ledgers: Table,
-        remains: Mapping[int, Remains] | None = None,
+        fragments: Mapping[int, Fragments] | None = None,
         others: OtherKeys | None = None,
         places: Sequence[str] = ("",),
     ) -> "Catalog":
@@ -99,7 +99,7 @@ class Catalog:
             tuple(names[i] for i in order),
             ranked(ledgers[~is_lost]),
             ledgers[is_lost],
-            {number: one.renamed(new_row) for number, one in (remains or {}).items()},
+            {number: one.renamed(new_row) for number, one in (fragments or {}).items()},
             others=others or OtherKeys(),
             places=places,
         )
@@ -110,7 +110,7 @@ class Catalog:
         names: tuple[str | None, ...],
         ledgers: Table,
         lost: Table,
-        remains: Mapping[int, Remains],
+        fragments: Mapping[int, Fragments],
         *,
         others: OtherKeys,
         places: Sequence[str] = ("",),
@@ -122,7 +122,7 @@ class Catalog:
             places=tuple(places),
             ledgers=ledgers,
             lost=lost,
-            remains=remains,
+            fragments=fragments,
             others=others,
             _name_rows={name: row for row, name in enumerate(names)},
             _starts=np.searchsorted(ledgers["name"], np.arange(len(names) + 1)),
@@ -165,14 +165,14 @@ class Catalog:
 
         Excludes ledgers of clusters and disks, which have no uuid; unreachable bookies have their own kind (`GapKind.END_UNKNOWN`).
         """
-        unreadable = (one for remains in self.remains.values() for one in remains.unreadable())
+        unreadable = (one for fragments in self.fragments.values() for one in fragments.unreadable())
         refused = (one for one in unreadable if one.uuid and is_refusal(one.error))
         return {(*uuid_halves(one.uuid), one.ledger_id): one.error for one in refused}
 
     @property
     def is_empty(self) -> bool:
         """Whether the bucket has no objects of any layout."""
-        return not (self.ledgers.size or self.lost.size) and all(one.is_empty for one in self.remains.values())
+        return not (self.ledgers.size or self.lost.size) and all(one.is_empty for one in self.fragments.values())
 
     @property
     def managed_ledgers(self) -> list[str | None]:
@@ -257,7 +257,7 @@ class Catalog:
 
     def _without_entries(self) -> frozenset[int]:
         """Return the name rows of topics without entries."""
-        return frozenset[int]().union(*(one.topics for one in self.remains.values()))
+        return frozenset[int]().union(*(one.topics for one in self.fragments.values()))
 
     def _gaps_of(self, row: int) -> Table:
         low, high = np.searchsorted(self.gaps["name"], [row, row + 1])
@@ -348,8 +348,8 @@ class Catalog:
                 raise error
         if (self.lost["ledger_id"] == ledger_id).any():
             return "its index is in the bucket, but its data object is missing"
-        told = (one.why_not(ledger_id) for one in self.remains.values())
-        return next((why for why in told if why is not None), "no such ledger in this bucket")
+        reported = (one.why_not(ledger_id) for one in self.fragments.values())
+        return next((why for why in reported if why is not None), "no such ledger in this bucket")
 
 
 def _equal_run(places: range, value: int, value_at: Callable[[int], int]) -> range:

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, Protocol
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.catalog_rows import Table
 from ledgerfs.catalog.findings import Finding
+from ledgerfs.catalog.fragments import Fragments
 from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.catalog.reader import LedgerReader, OnRead
-from ledgerfs.catalog.remains import Remains
 from ledgerfs.catalog.repairs import Repair
 from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.objects import ObjectStat
@@ -47,7 +47,7 @@ class FoundLedgers(NamedTuple):
     """The rows of `LEDGER` that a layout found (names and places are rows of `Names`), and its other objects."""
 
     ledgers: Table
-    remains: Remains
+    fragments: Fragments
 
 
 @dataclass(frozen=True, slots=True)

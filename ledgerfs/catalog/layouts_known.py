@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from ledgerfs.catalog.remains import Kept, Remains
+    from ledgerfs.catalog.fragments import Fragments, Kept
 
 OF_BUCKETS = ("pulsar_blob", "mapfile")
 """The layouts of buckets; one bucket may have several."""
@@ -54,11 +54,11 @@ class LayoutRows(Protocol):
         """Return the key of the object of a missing ledger; ``kind`` is a `GapKind`."""
         ...
 
-    def kept(self, remains: "Remains") -> "Kept":
+    def kept(self, fragments: "Fragments") -> "Kept":
         """Return the layout's other objects in cached form."""
         ...
 
-    def remains_of_kept(self, kept: "Kept") -> "Remains":
+    def fragments_of_kept(self, kept: "Kept") -> "Fragments":
         """Return the objects from their cached form; raises `ValueError` for invalid tables."""
         ...
 

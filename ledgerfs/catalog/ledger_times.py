@@ -80,16 +80,16 @@ class LedgerTimes:
         """
         size = created_ms.size
         is_known = created_ms > 0
-        tells = is_known & is_ordered
+        reports = is_known & is_ordered
         # Ranks instead of times, so that a topic's ranks can be raised above those of all earlier topics.
         rank = np.unique(created_ms, return_inverse=True)[1].reshape(-1) + topics * (size + 1)
-        before = _shifted(np.maximum.accumulate(np.where(tells, rank, -1)), -1, 1)
-        behind = _shifted(np.minimum.accumulate(np.where(tells, rank, _HIGHEST)[::-1])[::-1], _HIGHEST, -1)
+        before = _shifted(np.maximum.accumulate(np.where(reports, rank, -1)), -1, 1)
+        behind = _shifted(np.minimum.accumulate(np.where(reports, rank, _HIGHEST)[::-1])[::-1], _HIGHEST, -1)
         is_between = (before < rank) & (rank < behind)
         # Equal times of two ledgers of one topic do not ascend.
-        is_proof = tells & is_between
+        is_proof = reports & is_between
         # One time that does not ascend proves that the topic's ids are not in the order of time.
-        is_astray = np.isin(topics, topics[tells & ~is_between])
+        is_astray = np.isin(topics, topics[reports & ~is_between])
         is_in_order = is_ordered & ~is_astray
         places = np.arange(size)
         next_proof = _shifted(np.minimum.accumulate(np.where(is_proof, places, size)[::-1])[::-1], size, -1)
@@ -106,9 +106,9 @@ class LedgerTimes:
     @classmethod
     def of_refs(cls, refs: Iterable[LedgerRef]) -> "LedgerTimes":
         """Return the limits for all ledgers of one topic."""
-        told = [(ref.created_ms or 0, ref.is_ordered) for ref in refs]
-        created = np.array([one for one, _ in told], np.int64)
-        return cls.of(created, np.array([one for _, one in told], bool), np.zeros(created.size, np.int64))
+        reported = [(ref.created_ms or 0, ref.is_ordered) for ref in refs]
+        created = np.array([one for one, _ in reported], np.int64)
+        return cls.of(created, np.array([one for _, one in reported], bool), np.zeros(created.size, np.int64))
 
     @classmethod
     def unknown(cls, size: int) -> "LedgerTimes":

@@ -11,10 +11,10 @@ import numpy as np
 
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.catalog_rows import LEDGER, Table, agree
+from ledgerfs.catalog.fragments import OtherKeys
 from ledgerfs.catalog.layout import Layout, Listing, Names, Progress
 from ledgerfs.catalog.layouts_known import layout_rows
 from ledgerfs.catalog.missing_ledgers import GAP, GapKind
-from ledgerfs.catalog.remains import OtherKeys
 from ledgerfs.errors import AccessDeniedError
 from ledgerfs.formats.schemas.saved_schema import is_saved_schema, is_schemas_folder
 from ledgerfs.storage.object_store import ObjectStore
@@ -50,8 +50,8 @@ def list_bucket(
         for layout, listing in zip(layouts, listings, strict=True)
     ]
     ledgers = np.concatenate([np.empty(0, LEDGER), *(one.ledgers for one in found)])
-    remains = {layout.number: one.remains for layout, one in zip(layouts, found, strict=True)}
-    catalog = Catalog.of([*names], ledgers, remains, others, [*places])
+    fragments = {layout.number: one.fragments for layout, one in zip(layouts, found, strict=True)}
+    catalog = Catalog.of([*names], ledgers, fragments, others, [*places])
     catalog = replace(catalog, unlisted=survey.unlisted(), closed=survey.closed(), archived=frozenset(survey.archived))
     for layout in layouts:
         catalog = layout.completed(catalog)

@@ -167,8 +167,8 @@ class MissingLedger:
 
     def as_json(self) -> dict[str, Any]:
         """Return its description for users, as JSON values."""
-        told = {name: getattr(self, name) for name in ("key", "entries", "bytes", "why")}
-        return {"ledger_id": self.known_id, **told}
+        reported = {name: getattr(self, name) for name in ("key", "entries", "bytes", "why")}
+        return {"ledger_id": self.known_id, **reported}
 
 
 def is_young(modified_ms: Int64 | int, now_ms: int) -> Mask | bool:
@@ -183,15 +183,15 @@ def missing_of_row(gap: np.void, managed_ledger: str | None, place: str) -> Miss
         "tuple[Any, ...]", gap.item()
     )
     uuid = uuid_from_halves(high, low)
-    is_told = last_entry != UNKNOWN
+    is_reported = last_entry != UNKNOWN
     return MissingLedger(
         ledger_id=ledger_id,
         layout=layout,
         topic=topic_of(managed_ledger),
         uuid=uuid,
         key=layout_rows(layout).key_of_missing(uuid, ledger_id, managed_ledger, place, kind),
-        entries=last_entry + 1 if is_told else None,
-        bytes=length if is_told else None,
+        entries=last_entry + 1 if is_reported else None,
+        bytes=length if is_reported else None,
         kind=GapKind(kind),
         is_beside=is_beside,
         created_ms=created_ms or None,

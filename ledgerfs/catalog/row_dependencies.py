@@ -72,8 +72,8 @@ class Basis:
             ranges.append((_FIRST, _LAST if found.awaits_parts else last))
         if found.joined_since is not None:
             ranges.append((min(found.joined_since, first), last))
-        if found.told_across is not None:
-            ranges.append(found.told_across)
+        if found.reported_across is not None:
+            ranges.append(found.reported_across)
         if found.left_out_by_others:
             ranges.append((_FIRST, _ANY))
         if not ranges:
@@ -91,9 +91,9 @@ class Basis:
         return cls(_FIRST, _LAST)
 
     @classmethod
-    def parse(cls, told: Any) -> "Basis":  # noqa: ANN401  (JSON)
+    def parse(cls, reported: Any) -> "Basis":  # noqa: ANN401  (JSON)
         """Return the basis for its fields in JSON; raises ``ValueError`` or ``TypeError`` for anything else."""
-        first, last, sources = told
+        first, last, sources = reported
         if first is None or last is None:
             return cls(sources=tuple(map(int, sources)))
         return cls(int(first), int(last), tuple(map(int, sources)))
@@ -124,7 +124,7 @@ class Unsettled:
     incomplete: bool = False
     awaits_parts: bool = False
     joined_since: int | None = None
-    told_across: tuple[int, int] | None = None
+    reported_across: tuple[int, int] | None = None
     left_out_by_others: bool = False
 
 

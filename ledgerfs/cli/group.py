@@ -159,13 +159,13 @@ def _invoke() -> int:
 @contextlib.contextmanager
 def _warnings_as_lines(shown: set[type[Warning]]) -> Iterator[None]:
     """Print each of a bucket's warnings once, as a line on standard error; add their classes to ``shown``."""
-    told: set[str] = set()
+    reported: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:  # noqa: ANN401  (as Python has it)
         if not issubclass(category, _SHOWN):
             shown_before(message, category, *rest, **named)
-        elif str(message) not in told:
-            told.add(str(message))
+        elif str(message) not in reported:
+            reported.add(str(message))
             shown.add(category)
             say(str(message))
 

@@ -80,23 +80,23 @@ def show_following(following: "Following", write: "Callable[[Iterable[pa.RecordB
 
     Raises `BrokenPipeError` as soon as the reader of the output has exited, even if no message arrives.
     """
-    told = _Told(following)
+    reported = _Reported(following)
 
     def wait() -> None:
-        told.tell()
+        reported.tell()
         _require_reader()
 
     following.on_wait = wait
     for batch in following:
         write([batch])
         sys.stdout.flush()
-        told.tell()
-    told.tell()
-    return told.is_damaged
+        reported.tell()
+    reported.tell()
+    return reported.is_damaged
 
 
 @dataclass(slots=True)
-class _Told:
+class _Reported:
     """Reports each omission of following once."""
 
     following: "Following"

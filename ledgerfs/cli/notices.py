@@ -31,8 +31,8 @@ def notice(bucket: "Bucket", catalog: "Catalog") -> None:
         "damaged ledgers": int((~is_sound(catalog.ledgers)).sum()),
         "ledgers without data": int(catalog.lost.size),
     }
-    for remains in catalog.remains.values():
-        counts |= remains.counts()
+    for fragments in catalog.fragments.values():
+        counts |= fragments.counts()
     counts["other keys"] = others
     found = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     if found:

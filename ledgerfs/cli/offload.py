@@ -98,29 +98,29 @@ def offload(
     with progress() as update:
         catalog = bucket.refresh(update)
     is_checked = not options.pop("no_check")
-    told: list[dict[str, Any]] | None = [] if as_json else None
+    reported: list[dict[str, Any]] | None = [] if as_json else None
     with progress(in_bytes=True) as update:
         report = copy_ledgers(
             bucket, target, topics=topics or None, check=is_checked, allow_incomplete=True, catalog=catalog,
-            on_ledger=partial(_tell, told), dry_run=dry_run, progress=update, **options,
+            on_ledger=partial(_tell, reported), dry_run=dry_run, progress=update, **options,
         )  # fmt: skip
     for finding in report.missing:
         say(f"failed  {finding.key}: {finding.message}")
-    if told is not None:
-        print_json(told + [_finding_as_json(finding) for finding in report.missing])
+    if reported is not None:
+        print_json(reported + [_finding_as_json(finding) for finding in report.missing])
     else:
         click.echo(_summary(report, is_checked=is_checked, is_dry=dry_run))
     if not report.is_complete:
         context.exit(EXIT_STORAGE if report.is_refused and bucket.on_unreadable == "raise" else 1)
 
 
-def _tell(told: list[dict[str, Any]] | None, one: "CopiedLedger") -> None:
+def _tell(reported: list[dict[str, Any]] | None, one: "CopiedLedger") -> None:
     """Report why a ledger failed, print one that would be copied, and collect its outcome for JSON."""
     ref = one.source
     if one.error is not None:
         say(f"failed  ledger {ref.ledger_id} of {ref.topic}: {one.error}")
-    if told is not None:
-        told.append(_as_json(one))
+    if reported is not None:
+        reported.append(_as_json(one))
     elif one.outcome == "planned":
         size = human_size(ref.length)
         click.echo(printable(f"would copy  ledger {one.ledger_id} of {ref.topic}: {ref.entries:,} entries, {size}"))

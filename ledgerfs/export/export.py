@@ -22,7 +22,7 @@ from ledgerfs.catalog.missing_ledgers import UNKNOWN, MissingLedger
 from ledgerfs.errors import AccessDeniedError, InvalidOptionError, StoreError, StoreUnreachableError
 from ledgerfs.export.folder import Exported, ExportFolder, parsed_name
 from ledgerfs.export.folder_lock import locked
-from ledgerfs.export.identity import told_bucket, told_fields
+from ledgerfs.export.identity import reported_bucket, reported_fields
 from ledgerfs.formats.local_paths import LocalPath, local_path
 from ledgerfs.formats.topic_names import split_partition
 from ledgerfs.messages.decode.chunks import Incomplete
@@ -363,7 +363,7 @@ class _Export:
 def _contents_of(topic: Topic, scan: Scan, kind: str) -> dict[str, Any]:
     """Return the options that determine the contents of the files, as JSON values; only the names of keys."""
     return {
-        "bucket": told_bucket(topic.bucket),
+        "bucket": reported_bucket(topic.bucket),
         "topic": topic.name,
         "layout": topic.bucket.layout,
         # A topic with the same name but without partitions has other files.
@@ -371,5 +371,5 @@ def _contents_of(topic: Topic, scan: Scan, kind: str) -> dict[str, Any]:
         "format": kind,
         "columns": list(asked_columns(scan.options)),
         **scan.options.described,
-        **({} if scan.values is None else {**scan.values.described, "fields": told_fields(scan.values.type)}),
+        **({} if scan.values is None else {**scan.values.described, "fields": reported_fields(scan.values.type)}),
     }

@@ -80,16 +80,16 @@ def _left(path: Path) -> BinaryIO | None:
             return None
 
 
-def _take(lock: BinaryIO, path: Path, kind: int, told: str) -> None:
+def _take(lock: BinaryIO, path: Path, kind: int, reported: str) -> None:
     """Lock without waiting, or raise `ExportFolderError` with that reason."""
     with naming(path.parent):
         try:
             fcntl.flock(lock, kind | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise OSError(errno.EBUSY, told) from error
+            raise OSError(errno.EBUSY, reported) from error
         # Its holder has removed the file: the next exporter creates another one, which this lock would not exclude.
         if not _is_there(lock, path):
-            raise OSError(errno.EBUSY, told)
+            raise OSError(errno.EBUSY, reported)
 
 
 def _is_there(lock: BinaryIO, path: Path) -> bool:

@@ -12,16 +12,16 @@ from ledgerfs.storage.credentials import without_credentials
 _MOST_FIELDS = 10
 
 
-def told_bucket(bucket: Bucket) -> dict[str, str]:
+def reported_bucket(bucket: Bucket) -> dict[str, str]:
     """Return the bucket's identity for the record: its URL, and a digest of its distinguishing options, both without credentials."""
     url = without_credentials(bucket.url).rstrip("/")
     return {"url": url, "identity": sha256((bucket.identity or url).encode(errors="surrogateescape")).hexdigest()}
 
 
-def told_fields(kind: pa.DataType, path: str = "value") -> list[list[str]]:
+def reported_fields(kind: pa.DataType, path: str = "value") -> list[list[str]]:
     """Return the paths and types of all parts of a type, in order, as JSON values."""
     if pa.types.is_struct(kind) and kind.num_fields:
-        return [part for one in kind for part in told_fields(one.type, f"{path}.{one.name}")]
+        return [part for one in kind for part in reported_fields(one.type, f"{path}.{one.name}")]
     return [[path, str(kind)]]
 
 

@@ -107,8 +107,8 @@ class LedgerMetadata:
     @property
     def origin(self) -> Origin | None:
         """The ledger that this one was made from (`made_of`); None without one, and in a copy for another topic."""
-        told = self._custom(ORIGIN_KEY)
-        return None if told is None else parse_origin(told, self.managed_ledger)
+        reported = self._custom(ORIGIN_KEY)
+        return None if reported is None else parse_origin(reported, self.managed_ledger)
 
     def made_of(self, origin: Origin) -> "LedgerMetadata":
         """Return the metadata for a ledger that contains the messages of another one of its topic."""

@@ -31,21 +31,21 @@ class Origin:
 
 def build_origin(origin: Origin, managed_ledger: str | None) -> bytes:
     """Return the value for the custom metadata of a ledger of this topic: JSON."""
-    told = {
+    reported = {
         "managed_ledger": managed_ledger,
         "ledger_id": origin.ledger_id,
         "last_entry": origin.last_entry,
         "length": origin.length,
     }
-    return json.dumps(told).encode()
+    return json.dumps(reported).encode()
 
 
 def parse_origin(data: bytes, managed_ledger: str | None) -> Origin | None:
     """Parse a value of `build_origin`; return None for any other, and for a ledger that was copied to another topic since."""
     try:
-        told = json.loads(data)
+        reported = json.loads(data)
         name, ledger_id, last_entry, length = (
-            told[key] for key in ("managed_ledger", "ledger_id", "last_entry", "length")
+            reported[key] for key in ("managed_ledger", "ledger_id", "last_entry", "length")
         )
     except (ValueError, TypeError, KeyError, RecursionError):
         return None

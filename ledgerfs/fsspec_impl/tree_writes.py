@@ -154,12 +154,12 @@ class TreeWrites:
 
 def _added(tell: Callable[[int], None]) -> Progress:
     """Return a progress callback that reports the bytes since its last call, as fsspec requires."""
-    told = 0
+    reported = 0
 
     def progress(_: str, done: int, __: int | None) -> None:
-        nonlocal told
-        tell(done - told)
-        told = done
+        nonlocal reported
+        tell(done - reported)
+        reported = done
 
     return progress
 

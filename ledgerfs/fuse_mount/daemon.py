@@ -23,12 +23,12 @@ logger = logging.getLogger("ledgerfs.mount")
 def main() -> int:
     """Serve one mount; returns the exit code."""
     request = MountRequest.from_json(sys.stdin.read())
-    is_told = False
+    is_reported = False
 
     def tell_ready(bucket: Bucket) -> None:
-        nonlocal is_told
+        nonlocal is_reported
         _tell({"notice": _notice_of(bucket, request)})
-        is_told = True
+        is_reported = True
         _leave_terminal(log)
 
     log = os.devnull
@@ -36,7 +36,7 @@ def main() -> int:
         log = str(log_to_file(request))
         serve_bucket(request, tell_ready)
     except LedgerfsError as error:
-        if is_told:
+        if is_reported:
             logger.error("%s", error)  # noqa: TRY400  (ledgerfs errors need no traceback)
         else:
             _tell(_described(error))
@@ -46,7 +46,7 @@ def main() -> int:
         return 1
     except Exception as error:
         logger.exception("a bug in ledgerfs")
-        if not is_told:
+        if not is_reported:
             _tell(_described(LedgerfsError(f"a bug in ledgerfs ({without_credentials(repr(error))}); see {log}")))
         return 1
     return 0

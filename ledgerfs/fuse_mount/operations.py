@@ -86,7 +86,7 @@ class MountedBucket:
         self._totals: tuple[int, int] | None = None
         self._listed = self._began = time.monotonic()
         self._is_outdated = self._is_refreshing = False
-        self._told: tuple[set[str], set[int], set[tuple[str, int]]] = (set(), set(), set())
+        self._reported: tuple[set[str], set[int], set[tuple[str, int]]] = (set(), set(), set())
         self._say_hidden()
 
     @property
@@ -370,13 +370,13 @@ class MountedBucket:
         shown = set(self._catalog.managed_ledgers)
         hidden = [name for name in self._catalog.known_names if name not in shown]
         unplaced, being_written = self._catalog.unplaced(), self._catalog.being_written(hidden)
-        told = {str(one) for one in refused}, {*unplaced}, {(one.topic, one.ledger_id) for one in being_written}
-        if told != self._told:
+        reported = {str(one) for one in refused}, {*unplaced}, {(one.topic, one.ledger_id) for one in being_written}
+        if reported != self._reported:
             if refused:
                 logger.warning("%s", refused_text(url, refused))
             if unplaced or being_written:
                 logger.warning("%s", unplaced_text(url, unplaced, being_written))
-        self._told = told
+        self._reported = reported
 
     def _list_if_outdated(self) -> None:
         """List the bucket after finding an object replaced or removed, so that a retry works; at most every `_OUTDATED_SECONDS`."""

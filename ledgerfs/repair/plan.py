@@ -141,10 +141,10 @@ def plan_repair(
 
 def _unmendable(bucket: Bucket, ledgers: Collection[int] | None, findings: Iterable[Finding]) -> Iterator[Repair]:
     """Yield the findings of `verify` that cannot be repaired from the bucket alone."""
-    told = frozenset(kind for layout in bucket.objects.opened_layouts for kind in layout.repaired_kinds)
+    reported = frozenset(kind for layout in bucket.objects.opened_layouts for kind in layout.repaired_kinds)
     for finding in findings:
         is_meant = ledgers is None or finding.ledger_id in ledgers
-        if finding.severity is Severity.REMARK or finding.kind in told or not is_meant:
+        if finding.severity is Severity.REMARK or finding.kind in reported or not is_meant:
             continue
         has_advice = finding.severity is not Severity.DAMAGE or finding.kind == "truncated-offload"
         message = finding.message if has_advice else f"{finding.message}; {_ADVICE}"

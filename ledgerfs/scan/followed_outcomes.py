@@ -86,11 +86,11 @@ class FollowedOutcomes:
             first = max(0, behind - _MOST_BACK * max(1, ref.entries) // max(1, ref.length))
             if ref.ledger_id > self._start.ledger_id or first >= behind:
                 continue
-            told = found.setdefault(ref.ledger_id, {})
+            reported = found.setdefault(ref.ledger_id, {})
             try:
                 for _, batch in read_entries([ledger], Reach(Place(0, first), Place(0, behind)), self._skipped):
                     for row, transaction, state in outcomes_in(walk_metadata(batch)):
-                        told.setdefault(transaction, []).append((batch.id_of(row), state))
+                        reported.setdefault(transaction, []).append((batch.id_of(row), state))
             except (StaleObjectError, NotFoundError):
                 # Trimmed meanwhile: its markers are lost.
                 found.pop(ref.ledger_id)

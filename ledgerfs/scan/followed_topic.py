@@ -222,8 +222,8 @@ class FollowedTopic:
         ledger_id = look.ledgers[place.number].ref.ledger_id
         self._outcomes.take(ledger_id, batch, entries)
         rows = rows_in_transactions(entries, keep)
-        is_told = "txn_state" in self._decoder.schema.names
-        if not rows.size or (self._transactions == "all" and not is_told):
+        is_reported = "txn_state" in self._decoder.schema.names
+        if not rows.size or (self._transactions == "all" and not is_reported):
             return None
         visible, undecided = self._outcomes.are_visible(ledger_id, batch, entries, rows)
         if undecided is not None:

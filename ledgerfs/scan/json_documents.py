@@ -62,8 +62,8 @@ class JsonDocuments:
     @property
     def described(self) -> Mapping[str, Any]:
         """A digest of the type."""
-        told = self.given.data.decode("utf-8", "replace") if isinstance(self.given, SchemaInfo) else str(self.given)
-        return {"values": "json", "schema_version": hashlib.sha256(f"{told}\n{self.type}".encode()).hexdigest()}
+        reported = self.given.data.decode("utf-8", "replace") if isinstance(self.given, SchemaInfo) else str(self.given)
+        return {"values": "json", "schema_version": hashlib.sha256(f"{reported}\n{self.type}".encode()).hexdigest()}
 
     @property
     def learned_options(self) -> Mapping[str, Any]:

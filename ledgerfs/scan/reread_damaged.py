@@ -45,14 +45,14 @@ def walk_entries(
 
 def _walk(decoder: TopicDecoder, ledger: LedgerReader, batch: EntryBatch) -> tuple[Int64Table, Mask] | None:
     """Return the result of a walk; None if an entry is damaged, and a second read is possible."""
-    told = len(decoder.skipped)
+    reported = len(decoder.skipped)
     try:
         walked = decoder.walk(batch, ledger.ref.ledger_id)
     except CorruptMessageError:
         if not ledger.is_remote:
             raise
         return None
-    if len(decoder.skipped) == told or not ledger.is_remote:
+    if len(decoder.skipped) == reported or not ledger.is_remote:
         return walked
-    del decoder.skipped[told:]
+    del decoder.skipped[reported:]
     return None

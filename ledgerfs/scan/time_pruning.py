@@ -101,7 +101,7 @@ class TimePruning:
         ):
             high += 1
         blocks = _Blocks(self.ledgers, range(first, high), self.check_checksums)
-        found = blocks.halve(self.part, lambda block: blocks.tells(block, self.times.is_behind))
+        found = blocks.halve(self.part, lambda block: blocks.reports(block, self.times.is_behind))
         return blocks.place(found[0])
 
     def _stop(self, ledgers: range, limits: LedgerTimes) -> Place:
@@ -114,7 +114,7 @@ class TimePruning:
         ):
             low -= 1
         blocks = _Blocks(self.ledgers, range(low, ledgers.stop), self.check_checksums)
-        found = blocks.halve(self.part, lambda block: not blocks.tells(block, self.times.is_before))
+        found = blocks.halve(self.part, lambda block: not blocks.reports(block, self.times.is_before))
         return blocks.place(found[1])
 
 
@@ -159,7 +159,7 @@ class _Blocks:
             return start
         return start + int(np.searchsorted(self.ledgers[place.number].cuts(), place.entry))
 
-    def tells(self, block: int, is_cut: Callable[[int], bool]) -> bool:
+    def reports(self, block: int, is_cut: Callable[[int], bool]) -> bool:
         """Whether the time at which a block begins is known and fulfils ``is_cut``."""
         row = bisect_right(self._starts, block) - 1
         ledger, number = self.ledgers[self.numbers[row]], block - self._starts[row]

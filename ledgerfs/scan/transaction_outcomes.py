@@ -198,8 +198,8 @@ class TransactionOutcomes:
                 for transaction, _ in unknown:
                     self._add(transaction, TransactionOutcome(self._since_last(transaction, _END), _END, OPEN))
                 return
-            told = self._take(*found, {one for one, _ in unknown})
-            unknown = {one for one in unknown if one[0] not in told or self._find(*one) is None}
+            reported = self._take(*found, {one for one, _ in unknown})
+            unknown = {one for one in unknown if one[0] not in reported or self._find(*one) is None}
             read += int(found[1].lengths.sum())
             if unknown and read >= _FAR_BYTES and not self._warned:
                 self._warn(min(unknown, key=lambda one: one[1]), read)
@@ -222,7 +222,7 @@ class TransactionOutcomes:
     def _take(self, place: Place, batch: "EntryBatch", wanted: Container[Transaction]) -> set[Transaction]:
         """Remember the markers of requested transactions among some entries, and others while there is room; return their transactions."""
         ledger_id = self._ledgers[place.number].ref.ledger_id
-        told = set()
+        reported = set()
         for row, transaction, state in outcomes_in(walk_metadata(batch)):
             at = Position(ledger_id, batch.id_of(row))
             if transaction not in wanted and self._added >= MOST_OUTCOMES:
@@ -230,8 +230,8 @@ class TransactionOutcomes:
                 self._left_out.add(transaction)
                 continue
             self._add(transaction, TransactionOutcome(self._since_last(transaction, at), at, state))
-            told.add(transaction)
-        return told
+            reported.add(transaction)
+        return reported
 
     def _since_last(self, transaction: Transaction, at: Position) -> Position:
         """Return the position from which on a transaction has no other marker before ``at``, as far back as was read."""
@@ -251,14 +251,14 @@ class TransactionOutcomes:
     def _outcome_before(self, transaction: Transaction, number: int, position: Position) -> str:
         """Return the outcome of the last marker before a message, in its own ledger or the previous one."""
         for one in range(number, max(-1, number - _LEDGERS_BEFORE), -1):
-            told = [
+            reported = [
                 state
                 for entry, state in self._markers_in(one).get(transaction, ())
                 if entry < position.entry_id or one < number
             ]
-            if told:
+            if reported:
                 self._note_source(position.ledger_id, self._ledgers[one].ref.ledger_id)
-                return told[-1]
+                return reported[-1]
         return OPEN
 
     def _markers_in(self, number: int) -> dict[Transaction, list[tuple[int, str]]]:

@@ -169,10 +169,10 @@ def _compiled(file: Path) -> bytes:
         return out.read_bytes()
 
 
-def _complaints(told: str) -> str:
+def _complaints(reported: str) -> str:
     """Return protoc's messages in one line, without the log of its library, if there is anything else."""
-    lines = [line for line in told.splitlines() if not _LOGGED.match(line)]
-    return " ".join((" ".join(lines) or told).split())
+    lines = [line for line in reported.splitlines() if not _LOGGED.match(line)]
+    return " ".join((" ".join(lines) or reported).split())
 
 
 def _protoc() -> list[str]:

@@ -216,8 +216,8 @@ def _missing_name(missing: MissingLedger, view: View) -> str:
 
 def _missing_node(path: str, missing: MissingLedger, view: View) -> Node:
     """Return a file that cannot be opened; its size is known only below ``entries``."""
-    is_told = view.suffix == EntriesView.suffix and missing.entries is not None and missing.bytes is not None
-    size = records_size(missing.bytes or 0, (missing.entries or 0) - 1) if is_told else None
+    is_reported = view.suffix == EntriesView.suffix and missing.entries is not None and missing.bytes is not None
+    size = records_size(missing.bytes or 0, (missing.entries or 0) - 1) if is_reported else None
     return Node(path, None, size, missing.bytes or 0, missing)
 
 

@@ -184,23 +184,23 @@ def _listed(target: Bucket, options: CopyOptions) -> Catalog:
 def _with_other_copies(catalog: Catalog) -> frozenset[tuple[str | None, int]]:
     gaps = catalog.gaps
     # A data object without a readable index does not count: it is unknown which ledger it is a copy of.
-    is_told = gaps["is_beside"] & np.isin(gaps["kind"], [GapKind.DATA_LOST, GapKind.CONTRADICTED])
-    names, ids = (gaps[column][is_told].tolist() for column in ("name", "ledger_id"))
+    is_reported = gaps["is_beside"] & np.isin(gaps["kind"], [GapKind.DATA_LOST, GapKind.CONTRADICTED])
+    names, ids = (gaps[column][is_reported].tolist() for column in ("name", "ledger_id"))
     return frozenset((catalog.names[name], ledger_id) for name, ledger_id in zip(names, ids, strict=True))
 
 
 def _confirmed(target: Bucket, made: "Iterator[_Standing]") -> Iterator[CopiedLedger]:
     """Yield the outcomes of ledgers, after a new listing of the target."""
     standing: list[tuple[CopiedLedger, Expected]] = []
-    for told, expected in made:
+    for reported, expected in made:
         if expected is None:
-            yield told
+            yield reported
         else:
-            standing.append((told, expected))
+            standing.append((reported, expected))
     if standing:
         errors = confirm(target, [expected for _, expected in standing])
-        for (told, _), error in zip(standing, errors, strict=True):
-            yield told if error is None else replace(told, outcome=CopyOutcome.FAILED, error=error)
+        for (reported, _), error in zip(standing, errors, strict=True):
+            yield reported if error is None else replace(reported, outcome=CopyOutcome.FAILED, error=error)
 
 
 _Standing = tuple[CopiedLedger, Expected | None]
@@ -264,12 +264,12 @@ class _Copy:
         first = self.options.first_ledger_id
         ledger_id = ref.ledger_id if first is None else first + number
         uuid = self._uuid(ref)
-        told = 0
+        reported = 0
 
         def tell(_: str, done: int, __: int | None) -> None:
-            nonlocal told
-            self.meter.add(done - told)
-            told = done
+            nonlocal reported
+            self.meter.add(done - reported)
+            reported = done
 
         try:
             self._require_agreed(ref)

@@ -25,7 +25,7 @@ from ledgerfs.errors import (
 from ledgerfs.formats.origin import Origin
 
 if TYPE_CHECKING:
-    from ledgerfs.catalog.remains import Unreadable
+    from ledgerfs.catalog.fragments import Unreadable
 
 
 class IfExists(StrEnum):
@@ -94,9 +94,9 @@ class Claim:
 
     def agrees_with(self, other: "Claim | LedgerRef") -> bool:
         """Whether a ledger of this id has the same topic, last entry, length and creation, as far as both are known."""
-        told = (other.managed_ledger, other.last_entry, other.length)
+        reported = (other.managed_ledger, other.last_entry, other.length)
         is_of_then = None in {self.created_ms, other.created_ms} or self.created_ms == other.created_ms
-        return is_of_then and told == (self.managed_ledger, self.last_entry, self.length)
+        return is_of_then and reported == (self.managed_ledger, self.last_entry, self.length)
 
     def is_in_conflict(self, found: LedgerRef) -> bool:
         """Whether a ledger of the same id prevents writing this one."""
@@ -125,7 +125,7 @@ class TakenIds:
         for row in catalog.lost:
             self._lost.setdefault(int(row["ledger_id"]), []).append(catalog.ref_of(row))
         self._unreadable: dict[int, list[Unreadable]] = {}
-        for one in (one for remains in catalog.remains.values() for one in remains.unreadable()):
+        for one in (one for fragments in catalog.fragments.values() for one in fragments.unreadable()):
             self._unreadable.setdefault(one.ledger_id, []).append(one)
 
     def refs_of(self, ledger_id: int) -> list[LedgerRef]:
@@ -145,8 +145,8 @@ class TakenIds:
         return [] if claim.root is None else self._same_messages.of(claim.root, claim.managed_ledger, claim.created_ms)
 
     def _doubles(self, claim: Claim) -> list[LedgerRef]:
-        told = claim.managed_ledger, claim.created_ms
-        return [] if claim.root is None else self._same_messages.under_other_ids(claim.ledger_id, claim.root, *told)
+        reported = claim.managed_ledger, claim.created_ms
+        return [] if claim.root is None else self._same_messages.under_other_ids(claim.ledger_id, claim.root, *reported)
 
     def _misplaced(self, claim: Claim) -> LedgerRef | None:
         root = claim.root

@@ -67,5 +67,5 @@ def _ids_from(catalog: Catalog, first: int) -> Iterator[int]:
     for table in (catalog.ledgers, catalog.lost):
         ids = table["ledger_id"]
         yield from ids[ids >= first].tolist()
-    for remains in catalog.remains.values():
-        yield from remains.ledger_ids()
+    for fragments in catalog.fragments.values():
+        yield from fragments.ledger_ids()

@@ -76,12 +76,12 @@ class SchemaOfRows:
         store = SavedSchemas(bucket.raw_store)
         before = store.versions(self.topic)
         self._require_same(before)
-        store.add(self.topic, [self._told(before)])
+        store.add(self.topic, [self._reported(before)])
         saved = store.versions(self.topic)
         self._require_same(saved)
         self._require_known(TopicSchemas.of(saved).numbered(self.version), earliest_ms)
 
-    def _told(self, saved: Sequence[SchemaVersion]) -> SchemaVersion:
+    def _reported(self, saved: Sequence[SchemaVersion]) -> SchemaVersion:
         """Return the version to save.
 
         It is saved even if the cluster's equal one is: the cluster may have given the number to another schema by now, which is not saved.

@@ -47,7 +47,7 @@ class Asked(NamedTuple):
     bookie: str
 
 
-class Told(NamedTuple):
+class Reported(NamedTuple):
     """The reply of a bookie about an entry.
 
     Attributes
@@ -77,7 +77,7 @@ class Told(NamedTuple):
         return self.code in {ReplyCode.OK, ReplyCode.NO_ENTRY, ReplyCode.NO_LEDGER}
 
 
-def ask_each(pool: BookiePool, asked: Sequence[Asked], traffic: Traffic) -> list[Told]:
+def ask_each(pool: BookiePool, asked: Sequence[Asked], traffic: Traffic) -> list[Reported]:
     """Return each bookie's reply, in the order of ``asked``; raises no errors for bookies that are away.
 
     Asks a bookie again that is too busy, or that hung up on an idle connection.
@@ -88,23 +88,23 @@ def ask_each(pool: BookiePool, asked: Sequence[Asked], traffic: Traffic) -> list
         for pause_s in _PAUSES_S:
             if not left:
                 break
-            if any(asking.told[number].code == ReplyCode.TOO_MANY_REQUESTS for number in left):
+            if any(asking.reported[number].code == ReplyCode.TOO_MANY_REQUESTS for number in left):
                 time.sleep(pause_s)
             left = asking.ask(left)
-    return asking.told
+    return asking.reported
 
 
 class _Asking:
     """One call of `ask_each`: its requests, and the replies so far."""
 
-    __slots__ = ("_asked", "_leases", "_silent", "_traffic", "told")
+    __slots__ = ("_asked", "_leases", "_silent", "_traffic", "reported")
 
     def __init__(self, leases: Leases, asked: Sequence[Asked], traffic: Traffic) -> None:
         self._leases = leases
         self._asked = asked
         self._traffic = traffic
         self._silent: set[str] = set()
-        self.told = [Told(UNREACHABLE)] * len(asked)
+        self.reported = [Reported(UNREACHABLE)] * len(asked)
 
     def ask(self, numbers: Sequence[int]) -> list[int]:
         """Send some of the requests, and return those to retry."""
@@ -120,7 +120,7 @@ class _Asking:
             for bookie, part in sent.items():
                 if not self._take(bookie, part):
                     again.update(part)
-        again |= {number for number in numbers if self.told[number].code == ReplyCode.TOO_MANY_REQUESTS}
+        again |= {number for number in numbers if self.reported[number].code == ReplyCode.TOO_MANY_REQUESTS}
         return sorted(again)
 
     def _send(self, bookie: str, numbers: Sequence[int]) -> None:
@@ -155,22 +155,22 @@ class _Asking:
             replies = received.replies
             for row, key in enumerate(zip(replies.ledgers.tolist(), replies.entries.tolist(), strict=True)):
                 for number in waiting.pop(key, ()):
-                    self.told[number] = _told(received, row, self._asked[number])
+                    self.reported[number] = _reported(received, row, self._asked[number])
         return True
 
 
-def _told(received: "Received", row: int, asked: Asked) -> Told:
+def _reported(received: "Received", row: int, asked: Asked) -> Reported:
     code = int(received.replies.codes[row])
     if code != ReplyCode.OK:
-        return Told(code)
+        return Reported(code)
     place = slice(row, row + 1)
     starts, sizes = received.replies.starts[place], received.replies.sizes[place]
     checked = check_entries(
         received.buffer, starts, sizes, asked.node.ledger_id, np.array([asked.entry]), asked.node.digest
     )
     if not checked.are_sound:
-        return Told(WRONG_BYTES)
-    return Told(code, int(checked.ids[0]), int(checked.last_confirmed[0]), int(checked.lengths_so_far[0]))
+        return Reported(WRONG_BYTES)
+    return Reported(code, int(checked.ids[0]), int(checked.last_confirmed[0]), int(checked.lengths_so_far[0]))
 
 
 class LedgerEnd(NamedTuple):
@@ -203,12 +203,12 @@ def ends_of(
     return _with_lengths(pool, nodes, ends, traffic)
 
 
-def _confirmed(node: LedgerNode, told: dict[str, Told]) -> LedgerEnd | LedgerfsError:
+def _confirmed(node: LedgerNode, reported: dict[str, Reported]) -> LedgerEnd | LedgerfsError:
     """Return the end by the replies of the last ensemble's bookies, without its length."""
-    if not node.is_covered_without([bookie for bookie, one in told.items() if not one.is_answer]):
-        refusals = [Refusal(bookie, one.code) for bookie, one in told.items() if not one.is_answer]
+    if not node.is_covered_without([bookie for bookie, one in reported.items() if not one.is_answer]):
+        refusals = [Refusal(bookie, one.code) for bookie, one in reported.items() if not one.is_answer]
         return refusal_error(node.ledger_id, "the last entry id", refusals)
-    there = [one for one in told.values() if one.is_there]
+    there = [one for one in reported.values() if one.is_there]
     # A new ensemble begins after the entries that were confirmed when it was created.
     confirmed = max([node.ensembles[-1].first_entry - 1, *(one.last_confirmed for one in there)])
     return LedgerEnd(confirmed, 0, max([confirmed, *(one.entry for one in there)]))
@@ -223,9 +223,9 @@ def _acknowledged(pool: BookiePool, node: LedgerNode, end: LedgerEnd, traffic: T
     while end.last_entry < end.newest:
         entries = range(end.last_entry + 1, min(end.newest, end.last_entry + _BEHIND_TOGETHER) + 1)
         asked = [Asked(node, entry, bookie) for entry in entries for bookie in node.bookies_of(entry)]
-        told = ask_each(pool, asked, traffic)
+        reported = ask_each(pool, asked, traffic)
         for row, entry in enumerate(entries):
-            copies = told[row * node.write_quorum : (row + 1) * node.write_quorum]
+            copies = reported[row * node.write_quorum : (row + 1) * node.write_quorum]
             there = sum(one.is_there for one in copies)
             if there + sum(not one.is_answer for one in copies) < node.ack_quorum:
                 return end
@@ -249,13 +249,13 @@ def _with_lengths(
     refusals: dict[int, list[Refusal]] = {i: [] for i in left}
     for replica in range(max((nodes[i].write_quorum for i in left), default=0)):
         asked = {i: _replica(nodes[i], ends[i], replica) for i in left if replica < nodes[i].write_quorum}
-        for (i, one), told in zip(asked.items(), ask_each(pool, list(asked.values()), traffic), strict=True):
+        for (i, one), reported in zip(asked.items(), ask_each(pool, list(asked.values()), traffic), strict=True):
             end = ends[i]
-            if told.is_there and isinstance(end, LedgerEnd):
-                ends[i] = end._replace(length=told.length_so_far)
+            if reported.is_there and isinstance(end, LedgerEnd):
+                ends[i] = end._replace(length=reported.length_so_far)
                 left.remove(i)
             else:
-                refusals[i].append(Refusal(one.bookie, told.code))
+                refusals[i].append(Refusal(one.bookie, reported.code))
     for i in left:
         ends[i] = refusal_error(nodes[i].ledger_id, "the last confirmed entry (LAC)", refusals[i])
     return ends

@@ -68,7 +68,7 @@ class BookieConnection:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
         except OSError as error:
-            raise StoreUnreachableError(f"the bookie cannot be reached: {_told(error)}", key=address) from error
+            raise StoreUnreachableError(f"the bookie cannot be reached: {_reported(error)}", key=address) from error
 
     def after_fork(self) -> None:
         """Note that the parent still uses it."""
@@ -165,7 +165,7 @@ class BookieConnection:
     def _failed(self, error: OSError) -> StoreUnreachableError:
         if isinstance(error, TimeoutError):
             return StoreTimeoutError(f"the bookie did not reply within {self._timeout_s:g} s", key=self.address)
-        return StoreUnreachableError(f"the connection to the bookie broke: {_told(error)}", key=self.address)
+        return StoreUnreachableError(f"the connection to the bookie broke: {_reported(error)}", key=self.address)
 
 
 def _buffer(size: int) -> memoryview:
@@ -184,5 +184,5 @@ def host_and_port(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _told(error: OSError) -> str:
+def _reported(error: OSError) -> str:
     return error.strerror or str(error) or type(error).__name__

@@ -144,11 +144,11 @@ class LedgerReading:
     def _ask(self, window: Window) -> None:
         """Request each entry that is not requested yet from its next replica, until all are requested or given up."""
         while True:
-            told = [
+            reported = [
                 self._send(bookie, read_requests(self._node.ledger_id, entries), entries.size, entries.size)
                 for bookie, entries in list(window.to_ask(self._pool.is_away))
             ]
-            if all(told):
+            if all(reported):
                 return
 
     def _send(self, bookie: str, requests: bytes, count: int, entries: int) -> bool:

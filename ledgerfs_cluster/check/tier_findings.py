@@ -14,7 +14,7 @@ from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.pulsar_blob.user_metadata import OffloadUserMetadata
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs_cluster.check.suspects import TierSuspects
-from ledgerfs_cluster.check.tier_listing import Tier, key_of, keys_of, told_of
+from ledgerfs_cluster.check.tier_listing import Tier, key_of, keys_of, reported_of
 from ledgerfs_cluster.rules.findings import Finding, FindingKind
 from ledgerfs_cluster.rules.ownership import DamagedOwners, is_in, known_topics
 from ledgerfs_cluster.rules.tiered_objects import pair_keys
@@ -37,7 +37,7 @@ class OrphanObjects(NamedTuple):
     """An offload that no list names: its row of `PAIR`, its user metadata, and whether this cluster has its topic, if that is named."""
 
     row: np.void
-    told: OffloadUserMetadata
+    reported: OffloadUserMetadata
     is_known: bool
 
 
@@ -47,23 +47,23 @@ def orphan_pairs(survey: Survey, tier: Tier, found: TierSuspects, left_out: Left
         return
     known = known_topics(survey)
     ours, damaged = _own_name(survey, tier, found), DamagedOwners(survey).topics
-    for row, told in zip(found.unnamed, told_of(tier, found.unnamed), strict=True):
-        if told is None:
+    for row, reported in zip(found.unnamed, reported_of(tier, found.unnamed), strict=True):
+        if reported is None:
             continue
-        if damaged and (told.managed_ledger is None or told.managed_ledger in damaged):
+        if damaged and (reported.managed_ledger is None or reported.managed_ledger in damaged):
             left_out[_UNREADABLE] += 1
-        elif told.cluster is not None and ours is None:
+        elif reported.cluster is not None and ours is None:
             left_out[_WHOSE] += 1
-        elif told.cluster not in {None, ours}:
+        elif reported.cluster not in {None, ours}:
             left_out[_OTHERS] += 1
         else:
-            yield OrphanObjects(row, told, told.managed_ledger is None or told.managed_ledger in known)
+            yield OrphanObjects(row, reported, reported.managed_ledger is None or reported.managed_ledger in known)
 
 
 def orphan_objects(survey: Survey, tier: Tier, found: TierSuspects, left_out: LeftOut) -> Iterator[Finding]:
     """Yield a finding for each of `orphan_pairs`."""
-    for row, told, is_known in orphan_pairs(survey, tier, found, left_out):
-        yield _orphan(row, told, found.objects.url, is_known=is_known)
+    for row, reported, is_known in orphan_pairs(survey, tier, found, left_out):
+        yield _orphan(row, reported, found.objects.url, is_known=is_known)
 
 
 def lost_objects(survey: Survey, found: TierSuspects, in_bookkeeper: Int64) -> Iterator[Finding]:
@@ -112,11 +112,11 @@ def _is_refused(row: np.void, found: TierSuspects) -> bool:
     return (int(row["uuid_high"]), int(row["uuid_low"]), int(row["ledger_id"])) in found.objects.refused
 
 
-def _orphan(row: np.void, told: OffloadUserMetadata, url: str, *, is_known: bool) -> Finding:
+def _orphan(row: np.void, reported: OffloadUserMetadata, url: str, *, is_known: bool) -> Finding:
     keys = keys_of(row)
     what = " and ".join(keys)
-    if told.cluster is not None:
-        whose = f"its user metadata has the name of this cluster, {told.cluster}"
+    if reported.cluster is not None:
+        whose = f"its user metadata has the name of this cluster, {reported.cluster}"
     else:
         whose = "its user metadata has no cluster name: if other clusters use the bucket, it may belong to one of them"
     if not is_known:
@@ -154,8 +154,8 @@ def _own_name(survey: Survey, tier: Tier, found: TierSuspects) -> str | None:
     pairs = found.objects.pairs
     own = pairs[np.isin(pair_keys(pairs), pair_keys(found.offloaded))]
     spread = own[:: max(1, own.size // _SAMPLE)][:_SAMPLE]
-    told = {one.cluster for one in told_of(tier, spread) if one is not None and one.cluster is not None}
-    names = told & survey.clusters if told and survey.clusters else told or survey.clusters
+    reported = {one.cluster for one in reported_of(tier, spread) if one is not None and one.cluster is not None}
+    names = reported & survey.clusters if reported and survey.clusters else reported or survey.clusters
     return next(iter(names)) if len(names) == 1 else None
 
 

@@ -57,7 +57,7 @@ def listed_tier(tier: Tier, progress: Progress) -> TieredObjects:
     return TieredObjects(tier.bucket.store.url, tier.names, tier.endpoint, pairs, reasons, refused)
 
 
-def told_of(tier: Tier, pairs: Table) -> Iterator[OffloadUserMetadata | None]:
+def reported_of(tier: Tier, pairs: Table) -> Iterator[OffloadUserMetadata | None]:
     """Yield each pair's user metadata, by one request each: empty where the store has none, None for objects that are gone."""
 
     def ask(row: np.void) -> OffloadUserMetadata | None:
@@ -134,8 +134,8 @@ def _reasons(catalog: Catalog) -> Mapping[tuple[int, int, int], str]:
         stored, expected = int(row["stored"]), int(row["expected"])
         differ = f"the data object has {stored:,} bytes, but its index has {expected:,}"
         found[_key(row)] = differ if stored != expected else "its index and the ledger's metadata contradict each other"
-    for remains in catalog.remains.values():
-        for one in remains.unreadable():
+    for fragments in catalog.fragments.values():
+        for one in fragments.unreadable():
             found[(*uuid_halves(one.uuid), one.ledger_id)] = one.error.reason
     return found
 

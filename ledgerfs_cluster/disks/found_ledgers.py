@@ -9,7 +9,7 @@ from dataclasses import replace
 from ledgerfs.catalog.layout import Progress
 from ledgerfs.catalog.missing_ledgers import UNKNOWN, GapKind
 from ledgerfs.errors import CorruptLedgerError, CorruptMetadataError, MissingLedgerError, StoreUnreachableError
-from ledgerfs_cluster.cluster_ledgers import ClusterRemains, FoundLedgers, ledger_row
+from ledgerfs_cluster.cluster_ledgers import ClusterFragments, FoundLedgers, ledger_row
 from ledgerfs_cluster.disks.ends import end_of_open, length_up_to, newest_sound
 from ledgerfs_cluster.disks.entries import EntryReading, digest_that_fits
 from ledgerfs_cluster.disks.index import DiskIndex
@@ -50,11 +50,11 @@ class FoundOnDisks(FoundLedgers):
             if ledger_id not in listed:
                 self._take_unlisted(self._known, ledger_id, last)
 
-    def remains(self) -> ClusterRemains:
+    def fragments(self) -> ClusterFragments:
         """Return everything that is not a row."""
         troubles = [one.trouble for one in self._index.files if one.trouble is not None]
         return replace(
-            super().remains(),
+            super().fragments(),
             behind=tuple(sorted(self._behind.items())),
             troubles=(*self._index.listing.troubles, *troubles),
         )
@@ -163,7 +163,7 @@ class FoundOnDisks(FoundLedgers):
             self._take_nameless(ledger_id, last, None)
         elif node is None:
             self._note(_DELETED, 1)
-        elif node.component not in {None, "managed-ledger"} or node.told("pulsar/cursor") is not None:
+        elif node.component not in {None, "managed-ledger"} or node.reported("pulsar/cursor") is not None:
             self._note(_OF_OTHERS, 1)
         else:
             self._take_nameless(ledger_id, last, node)

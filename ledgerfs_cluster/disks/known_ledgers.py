@@ -108,7 +108,7 @@ class KnownLedgers:
         if node is None:
             return "-"
         component, name = node.component or "", node.owner or "?"
-        cursor = node.told("pulsar/cursor")
+        cursor = node.reported("pulsar/cursor")
         if cursor is not None:
             return f"{topic_of(name)}, subscription {cursor}"
         return topic_of(name) if component == "managed-ledger" else f"{component} {name}".strip()

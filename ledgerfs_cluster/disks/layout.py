@@ -20,7 +20,7 @@ from ledgerfs.catalog.source import Source
 from ledgerfs.errors import RefusedLedgerError
 from ledgerfs.formats.ledger_metadata import LedgerState
 from ledgerfs.storage.traffic import Traffic
-from ledgerfs_cluster.cluster_ledgers import lacking_findings, remains_in, require_same_topic
+from ledgerfs_cluster.cluster_ledgers import fragments_in, lacking_findings, require_same_topic
 from ledgerfs_cluster.disks import rows
 from ledgerfs_cluster.disks.filesystem import BookieDisks
 from ledgerfs_cluster.disks.place import DiskPlace
@@ -89,11 +89,11 @@ class Disks(Source):
 
     def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:  # noqa: ARG002
         """Yield missing parts, from metadata and tables alone."""
-        remains = remains_in(catalog, NUMBER)
+        fragments = fragments_in(catalog, NUMBER)
         yield from lacking_findings(catalog, NUMBER)
-        for trouble in remains.troubles:
+        for trouble in fragments.troubles:
             yield Finding(severity_of(trouble), "unreadable-object", trouble.reason, trouble.key, trouble.offset)
-        for ledger_id, newest in remains.behind:
+        for ledger_id, newest in fragments.behind:
             message = f"entries up to {newest} exist after the end of the ledger, which has no entries by its metadata"
             key = ledger_path(ledger_id, catalog.places[-1])
             yield Finding(Severity.REMARK, "beyond-the-end", message, key, None, ledger_id)
@@ -136,21 +136,21 @@ def check_rows(place: DiskPlace, catalog: Catalog) -> Iterator[Finding]:
             message = f"entries {ref.last_entry + 1} to {last_here} exist after the end of the ledger"
             yield Finding(Severity.REMARK, "beyond-the-end", message, ref.key, None, ref.ledger_id, ref.topic)
     for one in index.files:
-        yield from _no_records(one, is_told=place.disks.metadata is not None)
+        yield from _no_records(one, is_reported=place.disks.metadata is not None)
 
 
-def _no_records(file: ScannedFile, *, is_told: bool) -> Iterator[Finding]:
-    """Yield the parts of a file that are not records. With metadata (``is_told``) their entries are reported as lost separately.
+def _no_records(file: ScannedFile, *, is_reported: bool) -> Iterator[Finding]:
+    """Yield the parts of a file that are not records. With metadata (``is_reported``) their entries are reported as lost separately.
 
     At the end of a file a part may be an unfinished record, from a running write or a crash: the bookie had not acknowledged it.
     """
     gaps = file.table.gaps
     for start, end in gaps[:_NAMED].tolist():
-        severity = Severity.REMARK if is_told or end == file.table.end else Severity.DAMAGE
+        severity = Severity.REMARK if is_reported or end == file.table.end else Severity.DAMAGE
         yield Finding(
             severity, "no-record", f"{end - start:,} bytes are neither records nor padding", file.file.path, start
         )
     if len(gaps) > _NAMED:
         size = int(np.diff(gaps, axis=1).sum())
         message = f"{len(gaps):,} ranges, {size:,} bytes in total, are neither records nor padding"
-        yield Finding(Severity.REMARK if is_told else Severity.DAMAGE, "no-record", message, file.file.path)
+        yield Finding(Severity.REMARK if is_reported else Severity.DAMAGE, "no-record", message, file.file.path)

@@ -6,10 +6,10 @@ import numpy as np
 
 from ledgerfs.catalog.catalog_rows import OWN_BYTES
 from ledgerfs.storage.objects import ObjectStat
-from ledgerfs_cluster.cluster_ledgers import IS_WRITABLE, KEPT_TABLES, kept, key_of_missing, remains_of_kept
+from ledgerfs_cluster.cluster_ledgers import IS_WRITABLE, KEPT_TABLES, fragments_of_kept, kept, key_of_missing
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import ledger_path
 
-__all__ = ["IS_WRITABLE", "KEPT_TABLES", "NAME", "NUMBER", "kept", "key_of_missing", "objects_of", "remains_of_kept"]
+__all__ = ["IS_WRITABLE", "KEPT_TABLES", "NAME", "NUMBER", "fragments_of_kept", "kept", "key_of_missing", "objects_of"]
 
 NAME, NUMBER = "bookie", 3
 

@@ -117,11 +117,11 @@ def _lacking(file: DiskFile, descriptor: int, table: LocationTable, header: Entr
     """Return the error for entries of a finished log's ledgers map that are missing; None if all are found."""
     try:
         room = empty_bytes(min(_MOST_MAP_BYTES, max(0, os.fstat(descriptor).st_size - header.map_at)))
-        told = parse_ledgers_map(room[: read_into(descriptor, room, header.map_at)].data, header, key=file.path)
+        reported = parse_ledgers_map(room[: read_into(descriptor, room, header.map_at)].data, header, key=file.path)
     except CorruptLogError as error:
         return error
     found = dict(zip(table.ledger_ids.tolist(), table.stored.tolist(), strict=True))
-    for ledger_id, size in zip(told.ledger_ids.tolist(), told.sizes.tolist(), strict=True):
+    for ledger_id, size in zip(reported.ledger_ids.tolist(), reported.sizes.tolist(), strict=True):
         if found.get(ledger_id, 0) < size:
             reason = (
                 f"entries are lost: by its ledgers map, the log has {size:,} bytes of ledger {ledger_id}, but only "

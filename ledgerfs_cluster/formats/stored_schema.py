@@ -116,7 +116,7 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def told_text(schema: SchemaInfo) -> str:
+def reported_text(schema: SchemaInfo) -> str:
     """Return the definition as clients post it.
 
     Raises `InvalidSchemaError` for one that is lost, of a type that brokers do not store, not UTF-8, or does not match its type.
@@ -144,9 +144,9 @@ def has_hash(schema: SchemaInfo, wanted: bytes) -> bool:
         return False
 
 
-def is_as_registered(schema: SchemaInfo, told: SchemaInfo) -> bool:
+def is_as_registered(schema: SchemaInfo, reported: SchemaInfo) -> bool:
     """Return whether a broker's schema equals the posted one: the same properties, and the same definition in any formatting."""
-    return schema.properties == told.properties and schema.means_the_same(told)
+    return schema.properties == reported.properties and schema.means_the_same(reported)
 
 
 def _stored_pair(schema: SchemaInfo) -> bytes:

@@ -16,7 +16,7 @@ from ledgerfs.errors import (
     UnsupportedFormatError,
 )
 from ledgerfs_cluster.bookies.asking import LedgerEnd, ends_of
-from ledgerfs_cluster.cluster_ledgers import NAME, ClusterRemains, FoundLedgers, ledger_row
+from ledgerfs_cluster.cluster_ledgers import NAME, ClusterFragments, FoundLedgers, ledger_row
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode, parse_ledger_node
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs_cluster.live_source.access import ClusterAccess, ListedTopic, UnlistedTopic, listed_topic
@@ -78,9 +78,9 @@ class ListedLedgers(FoundLedgers):
             reason = "its last entry is unknown: its bookies changed during each of several requests; try again"
             self._add_unknown(one, StoreUnreachableError(reason, key=f"ledger {one.info.ledger_id}"))
 
-    def remains(self) -> ClusterRemains:
+    def fragments(self) -> ClusterFragments:
         """Return the ledgers without entries, and the topics that have no others."""
-        return replace(super().remains(), is_lasting=not self.lacking)
+        return replace(super().fragments(), is_lasting=not self.lacking)
 
     def _find_ends(self, progress: Progress | None) -> list[_Open]:
         """Add the open ledgers, and return those that BookKeeper does not have; those that changed meanwhile stay in `_open`."""
@@ -178,7 +178,7 @@ class ListedLedgers(FoundLedgers):
         """Add a ledger that BookKeeper does not have: from the index of its objects, or as empty if its record has a closing time."""
         if info.is_offloaded:
             try:
-                self._add(topic, info, *self._access.offloaded.told(topic.name, info))
+                self._add(topic, info, *self._access.offloaded.reported(topic.name, info))
             except ObjectNotFoundError:
                 self._lack_all(topic, info)
             except (CorruptObjectError, UnsupportedFormatError) as error:

@@ -83,7 +83,7 @@ class OffloadedCopies:
             raise CorruptIndexError(reason, key=f"{store.url}/{place.index_key}")
         return ObjectSource(store, place.layout).open_ledger(ref)
 
-    def told(self, managed_ledger: str, info: LedgerInfo) -> tuple[int, int]:
+    def reported(self, managed_ledger: str, info: LedgerInfo) -> tuple[int, int]:
         """Return entries and bytes of a ledger from its objects, not from the ledger list; raises as `reader`."""
         place = _place_of(managed_ledger, info, self._reading)
         ref = _ref(self._store_of(place), place)
@@ -107,8 +107,8 @@ def _ref(store: BucketStore, place: OffloadPlace) -> LedgerRef:
     names, places = Names(), Names()
     places.row_of("")
     found = layout.load(listing, None, names, places, None)
-    catalog = Catalog.of([*names], found.ledgers, {layout.number: found.remains}, None, [*places])
-    for one in found.remains.unreadable():
+    catalog = Catalog.of([*names], found.ledgers, {layout.number: found.fragments}, None, [*places])
+    for one in found.fragments.unreadable():
         raise one.error
     refs = list(catalog.refs())
     if not refs:
@@ -159,13 +159,13 @@ def _bucket_of(driver: str, context: OffloadContext, reading: LiveReading) -> tu
         offloader = f"driver {driver!r}" if driver else "an unknown driver"
         reason = f"offloaded with {offloader}, for which ledgerfs cannot find the location; open the bucket or folder by its own URL"
         raise UnsupportedFormatError(reason, key=bucket or None)
-    told: dict[str, Any] = {}
+    reported: dict[str, Any] = {}
     endpoint, region = context.get("serviceEndpoint"), context.get("region")
     if protocol == "s3" and endpoint:
-        told["endpoint_url"] = endpoint
+        reported["endpoint_url"] = endpoint
     if protocol == "s3" and region:
-        told["client_kwargs"] = {"region_name": region}
-    return f"{protocol}://{bucket}", {**told, **reading.bucket_options}
+        reported["client_kwargs"] = {"region_name": region}
+    return f"{protocol}://{bucket}", {**reported, **reading.bucket_options}
 
 
 def _folder_of(base: str, reading: LiveReading) -> str:

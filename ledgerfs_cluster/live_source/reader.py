@@ -95,16 +95,16 @@ class LiveReader(LedgerReader):
         self, first: int, last: int, on_damage: OnDamage | None = None, on_failure: OnFailure | None = None
     ) -> "Iterator[EntryBatch]":
         """Yield entries as `batches`; at the end, call ``on_failure`` for each place that failed while another one did not."""
-        told = None if on_damage is None else _Told(on_damage, first)
+        reported = None if on_damage is None else _Reported(on_damage, first)
         failed: _Failed = {}
         while first <= last:
-            found = self._find(failed, may_skip=told is not None)
+            found = self._find(failed, may_skip=reported is not None)
             try:
-                for batch in found.reader.batches(first, last, told if found.source.skips_damage else None):
+                for batch in found.reader.batches(first, last, reported if found.source.skips_damage else None):
                     yield batch
                     first = batch.last_entry + 1
             except LedgerfsError as error:
-                first = first if told is None else max(first, told.behind)
+                first = first if reported is None else max(first, reported.behind)
                 self._found = None
                 failed[found.source] = error
             else:
@@ -116,13 +116,13 @@ class LiveReader(LedgerReader):
 
     def _kept(self, first: int, last: int, on_damage: OnDamage) -> "Iterator[EntryBatch]":
         """Yield the existing entries: a ledger that is no longer in any place counts as damaged to its end."""
-        told = _Told(on_damage, first)
+        reported = _Reported(on_damage, first)
         try:
-            for batch in self.batches_from_anywhere(first, last, told):
+            for batch in self.batches_from_anywhere(first, last, reported):
                 yield batch
-                told.behind = max(told.behind, batch.last_entry + 1)
+                reported.behind = max(reported.behind, batch.last_entry + 1)
         except NotFoundError as error:
-            told(told.behind, last, CorruptLedgerError(error.reason, key=error.key))
+            reported(reported.behind, last, CorruptLedgerError(error.reason, key=error.key))
 
     def expect(self) -> None:
         """Locate the ledger for its first read, which raises the errors."""
@@ -225,8 +225,8 @@ class LiveReader(LedgerReader):
         info = source.info
         if source.place == BUCKET:
             # If the record has no entry count, use the listing's, from BookKeeper or from the index.
-            told = info if info.entries else replace(info, entries=self.ref.entries, size=self.ref.length)
-            return _Found(source, self._access.offloaded.reader(self.ref.managed_ledger or "", told))
+            reported = info if info.entries else replace(info, entries=self.ref.entries, size=self.ref.length)
+            return _Found(source, self._access.offloaded.reader(self.ref.managed_ledger or "", reported))
         hot = HotLedger(self._access, self.ref.ledger_id, max(1, self.ref.length // max(1, self.ref.entries)))
         _require_agreed(info, hot.node(), self.ref.key)
         return _Found(source, hot)
@@ -291,7 +291,7 @@ def _error_of(info: LedgerInfo, failed: _Failed, key: str) -> LedgerfsError:
     return made
 
 
-class _Told:
+class _Reported:
     """Reports damage once for each entry, even if reading the ledger starts again."""
 
     __slots__ = ("_on_damage", "behind")

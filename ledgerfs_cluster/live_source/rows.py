@@ -6,10 +6,10 @@ from ledgerfs.catalog.catalog_rows import OWN_BYTES
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.formats.uuid_halves import uuid_from_halves
 from ledgerfs.storage.objects import ObjectStat
-from ledgerfs_cluster.cluster_ledgers import IS_WRITABLE, KEPT_TABLES, kept, key_of_missing, remains_of_kept
+from ledgerfs_cluster.cluster_ledgers import IS_WRITABLE, KEPT_TABLES, fragments_of_kept, kept, key_of_missing
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import ledger_path
 
-__all__ = ["IS_WRITABLE", "KEPT_TABLES", "NAME", "NUMBER", "kept", "key_of_missing", "objects_of", "remains_of_kept"]
+__all__ = ["IS_WRITABLE", "KEPT_TABLES", "NAME", "NUMBER", "fragments_of_kept", "kept", "key_of_missing", "objects_of"]
 
 NAME, NUMBER = "live_cluster", 2
 

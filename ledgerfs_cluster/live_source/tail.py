@@ -202,11 +202,11 @@ class TopicTail:
         if node.is_closed:
             return node.last_entry
         asked = [Asked(node, NEWEST, bookie) for bookie in node.ensembles[-1].bookies]
-        told = ask_each(self._access.pool, asked, self._access.traffic)
-        newest = [one.entry for one in told if one.is_there]
+        reported = ask_each(self._access.pool, asked, self._access.traffic)
+        newest = [one.entry for one in reported if one.is_there]
         if newest:
             return max(newest)
-        if not all(one.is_answer for one in told):
+        if not all(one.is_answer for one in reported):
             raise StoreUnreachableError("no bookie returns the last entry of the ledger", key=f"ledger {ledger_id}")
         return None if seen.last_entry >= 0 else -1
 

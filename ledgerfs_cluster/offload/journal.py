@@ -140,8 +140,8 @@ class JournalRecord:
 
     def build(self) -> bytes:
         """Return its node's data: JSON, one key per attribute; raises `InvalidOptionError` for a record that cannot be parsed again."""
-        told = {name: getattr(self, name) for name in self.__slots__ if name != "version"}
-        data = json.dumps({**told, "kind": self.kind.value}).encode()
+        reported = {name: getattr(self, name) for name in self.__slots__ if name != "version"}
+        data = json.dumps({**reported, "kind": self.kind.value}).encode()
         try:
             _parse(data, self.path)
         except CorruptMetadataError as error:
@@ -270,20 +270,20 @@ def _commit_all(lock: ClusterLock, changes: Sequence[Operation]) -> None:
 def _parse(data: bytes, key: str) -> JournalRecord:
     if len(data) > MOST_BYTES:
         raise CorruptMetadataError(f"the node has {len(data):,} bytes, more than a journal record can have", key=key)
-    told = json_object(data, key=key)
+    reported = json_object(data, key=key)
     kind, ledger_id, uuid = parse_record_name(key.rpartition("/")[2])
     for name in _TEXTS:
-        value = told.get(name)
+        value = reported.get(name)
         is_text = isinstance(value, str) and 0 < len(value) <= _MOST_TEXT
         if not is_text and (name == "reason" or value is not None):
             raise CorruptMetadataError(f"{name} must be a text of 1 to {_MOST_TEXT:,} characters", key=key)
     for name, (least, end) in _NUMBERS.items():
-        value = told.get(name)
+        value = reported.get(name)
         if type(value) is not int or not least <= value < end:
             raise CorruptMetadataError(f"{name} must be a number from {least} to {end - 1}", key=key)
-    values: dict[str, Any] = {name: told.get(name) for name in (*_TEXTS, *_NUMBERS)}
+    values: dict[str, Any] = {name: reported.get(name) for name in (*_TEXTS, *_NUMBERS)}
     found = JournalRecord(kind, ledger_id, uuid=uuid, **values)
-    if (told.get("kind"), told.get("ledger_id"), told.get("uuid")) != (kind.value, ledger_id, uuid):
+    if (reported.get("kind"), reported.get("ledger_id"), reported.get("uuid")) != (kind.value, ledger_id, uuid):
         # The name decides about the object to delete.
         raise CorruptMetadataError("the contents of the record do not match its name", key=key)
     if (kind is RecordKind.ORPHAN) is not (uuid is None) or (uuid is None) is not (found.bucket is None):

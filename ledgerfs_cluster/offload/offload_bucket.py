@@ -41,12 +41,12 @@ class OffloadBucket:
     @property
     def storage_options(self) -> dict[str, Any]:
         """The options of its filesystem, with endpoint and region unless ``options`` have others."""
-        told: dict[str, Any] = {}
+        reported: dict[str, Any] = {}
         if self.url.startswith("s3://") and self.endpoint:
-            told["endpoint_url"] = self.endpoint
+            reported["endpoint_url"] = self.endpoint
         if self.url.startswith("s3://") and self.region:
-            told["client_kwargs"] = {"region_name": self.region}
-        return {**told, **self.options}
+            reported["client_kwargs"] = {"region_name": self.region}
+        return {**reported, **self.options}
 
     def context(self, uuid: str, now_ms: int) -> OffloadContext:
         """Return the context of a complete offload to this bucket."""

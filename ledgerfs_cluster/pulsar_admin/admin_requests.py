@@ -76,10 +76,10 @@ class Answer:
     def reason(self) -> str:
         """The reason in Pulsar's error body; empty for any other body."""
         try:
-            told = json.loads(self.body)
+            reported = json.loads(self.body)
         except (ValueError, RecursionError):
             return ""
-        reason = told.get("reason") if isinstance(told, dict) else None
+        reason = reported.get("reason") if isinstance(reported, dict) else None
         return printable(reason[:_MOST_REASON]) if isinstance(reason, str) else ""
 
     def json(self) -> Any:  # noqa: ANN401  (JSON)
@@ -180,7 +180,7 @@ class AdminRequests:
         answer = self._asked("GET", path, is_repeatable=True)
         return answer if answer.status in accept else answer.require_allowed()
 
-    def told(self, path: str) -> Any:  # noqa: ANN401  (JSON)
+    def reported(self, path: str) -> Any:  # noqa: ANN401  (JSON)
         """Return the JSON value of a GET; raises as `get`, `Answer.require_ok` and `Answer.json`."""
         return self.get(path).require_ok().json()
 

@@ -13,7 +13,7 @@ from ledgerfs.errors import InvalidSchemaError, SchemaConflictError
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.formats.topic_names import ManagedLedgerName, decode_topic, schema_owner
 from ledgerfs_cluster.errors import AdminApiError
-from ledgerfs_cluster.formats.stored_schema import told_text
+from ledgerfs_cluster.formats.stored_schema import reported_text
 from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests, Answer
 
 _TRIES = 5
@@ -73,7 +73,7 @@ class AdminApi:
         Raises `InvalidSchemaError` for one that the API cannot express or the broker rejects, `SchemaConflictError` if it is incompatible
         with the existing ones by the namespace's strategy, and `UncertainRequestError`.
         """
-        body = {"type": schema.type, "schema": told_text(schema), "properties": dict(schema.properties)}
+        body = {"type": schema.type, "schema": reported_text(schema), "properties": dict(schema.properties)}
         path = _path(schema_owner(topic))
         # The same schema gets the same number again.
         answer = self._requests.change("POST", f"{path}/schema", body, is_repeatable=True)
@@ -97,8 +97,8 @@ class AdminApi:
         return self._requests.get(f"{path}/{what}").require_ok()
 
     def _versions_in(self, answer: Answer) -> tuple[SchemaVersion, ...]:
-        told = answer.json()
-        listed = told.get("getSchemaResponses") if isinstance(told, dict) else None
+        reported = answer.json()
+        listed = reported.get("getSchemaResponses") if isinstance(reported, dict) else None
         if not isinstance(listed, list):
             raise answer.unexpected("no list of schemas")
         found = tuple(sorted((self._version_in(one, answer) for one in listed), key=lambda one: one.version))
@@ -106,11 +106,11 @@ class AdminApi:
             raise answer.unexpected("two schemas with the same version")
         return found
 
-    def _version_in(self, told: Any, answer: Answer) -> SchemaVersion:  # noqa: ANN401  (JSON)
-        if not isinstance(told, dict):
+    def _version_in(self, reported: Any, answer: Answer) -> SchemaVersion:  # noqa: ANN401  (JSON)
+        if not isinstance(reported, dict):
             raise answer.unexpected("a schema that is not a JSON object")
-        number, kind, data, when = (told.get(name) for name in ("version", "type", "data", "timestamp"))
-        properties = told.get("properties") or {}
+        number, kind, data, when = (reported.get(name) for name in ("version", "type", "data", "timestamp"))
+        properties = reported.get("properties") or {}
         is_sound = _is_number(number) and _is_number(when) and isinstance(kind, str) and isinstance(data, str | None)
         if not (is_sound and isinstance(properties, Mapping)):
             raise answer.unexpected("a schema without a version, type, time or data")
@@ -123,8 +123,8 @@ class AdminApi:
         answer = self._requests.get(f"{path}/metadata", accept=_NOT_THERE)
         if answer.status in _NOT_THERE or not answer.require_ok().body.strip():
             return None
-        told = answer.json()
-        index = told.get("index") if isinstance(told, dict) else None
+        reported = answer.json()
+        index = reported.get("index") if isinstance(reported, dict) else None
         numbers = (
             [one.get("version") if isinstance(one, dict) else None for one in index]
             if isinstance(index, list)
@@ -153,8 +153,8 @@ def _why(answer: Answer) -> str:
 
 def _number_in(answer: Answer) -> int:
     """Return the version number in an answer: alone, or nested in ``version`` once more."""
-    told = answer.json()
-    number = told.get("version") if isinstance(told, dict) else None
+    reported = answer.json()
+    number = reported.get("version") if isinstance(reported, dict) else None
     number = number.get("version") if isinstance(number, dict) else number
     if not _is_number(number):
         raise answer.unexpected("no version number")

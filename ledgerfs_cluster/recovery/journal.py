@@ -97,12 +97,12 @@ def new_ids_path(target: str) -> str:
 def parse_note(node: Node) -> Note:
     """Parse the node of a topic's record; raises `CorruptMetadataError`."""
     kinds = Note.__annotations__
-    return _parsed(node, lambda told: Note(**{name: kind(told[name]) for name, kind in kinds.items()}))
+    return _parsed(node, lambda reported: Note(**{name: kind(reported[name]) for name, kind in kinds.items()}))
 
 
 def parse_new_ids(node: Node) -> NewIds:
     """Parse the node of a record of new ids; raises `CorruptMetadataError`."""
-    return _parsed(node, lambda told: NewIds(int(told["first"]), tuple(map(int, told["ledgers"]))))
+    return _parsed(node, lambda reported: NewIds(int(reported["first"]), tuple(map(int, reported["ledgers"]))))
 
 
 def note_of(nodes: Nodes, target: str) -> Note | None:

@@ -189,7 +189,7 @@ def _places(
             continue
         is_made = one.source == one.target or one.source in made
         # A topic beside partitions of its own name was so in the lost cluster: only a warning (`together`).
-        strangers = [
+        others = [
             name
             for name in near[one.whole]
             if split_partition(sources.get(name, ("", ""))[0])[0] != split_partition(one.source)[0]
@@ -202,8 +202,8 @@ def _places(
         elif partitioned_path(one.target) in partitioned and not near[one.whole]:
             reason = "the new cluster already has a partitioned topic with this name, and clients would use that one"
             taken[one.target] = f"{reason}: {_OTHER_NAME}"
-        elif strangers:
-            reason = f"the new cluster has {topic_of(strangers[0])}, which clients would treat as the same topic"
+        elif others:
+            reason = f"the new cluster has {topic_of(others[0])}, which clients would treat as the same topic"
             taken[one.target] = f"{reason}: {_OTHER_NAME}"
     return ours, taken, own
 

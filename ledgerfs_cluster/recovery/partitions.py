@@ -34,13 +34,13 @@ def counts_in_new_cluster(plans: Iterable[TopicRecovery], dump: DumpedCluster | 
     for one in plans:
         if is_partition(one.source, dump):
             stem, number = split_partition(one.source)
-            told, count = _told(stem, settings), int(number or 0) + 1
-            if count <= max(MOST_INFERRED, told):
-                counts[one.whole] = max(counts.get(one.whole, 0), count, told)
+            reported, count = _reported(stem, settings), int(number or 0) + 1
+            if count <= max(MOST_INFERRED, reported):
+                counts[one.whole] = max(counts.get(one.whole, 0), count, reported)
     return dict(sorted(counts.items()))
 
 
-def _told(stem: str, settings: DumpedSettings) -> int:
+def _reported(stem: str, settings: DumpedSettings) -> int:
     with suppress(CorruptMetadataError):
         return settings.partitions(stem) or 0
     return 0

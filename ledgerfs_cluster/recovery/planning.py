@@ -317,9 +317,7 @@ def _is_copied(copies: Sequence[LedgerRef], source: TopicRecovery) -> bool:
     )
 
 
-def without_strangers(
-    topics: Sequence[TopicRecovery], dump: DumpedCluster | None, bucket: Bucket
-) -> list[TopicRecovery]:
+def without_others(topics: Sequence[TopicRecovery], dump: DumpedCluster | None, bucket: Bucket) -> list[TopicRecovery]:
     """Return plans without ledgers that clusters with other names have put into the same bucket; raises the errors of the store.
 
     An object's user metadata contain the cluster's name, which costs a request: so only ledgers that no list of the dump contains are
@@ -328,24 +326,24 @@ def without_strangers(
     prefix = f"{CLUSTERS}/"
     nodes = {} if dump is None else dump.settings.nodes
     names = {path.removeprefix(prefix) for path in nodes if path.startswith(prefix)} - {GLOBAL}
-    return [_without_strangers(one, names, bucket) for one in topics] if names else list(topics)
+    return [_without_others(one, names, bucket) for one in topics] if names else list(topics)
 
 
-def _without_strangers(topic: TopicRecovery, names: set[str], bucket: Bucket) -> TopicRecovery:
+def _without_others(topic: TopicRecovery, names: set[str], bucket: Bucket) -> TopicRecovery:
     listed = set() if topic.info is None else {one.ledger_id for one in topic.info.ledgers}
-    strangers: dict[int, str] = {}
+    others: dict[int, str] = {}
     for ref in topic.ledgers:
         found = bucket.reader(ref).user_metadata() if ref.ledger_id not in listed else None
         cluster = None if found is None else parse_user_metadata(found).cluster
         if cluster is not None and cluster not in names:
-            strangers[ref.ledger_id] = cluster
-    if not strangers:
+            others[ref.ledger_id] = cluster
+    if not others:
         return topic
-    first, cluster = next(iter(strangers.items()))
+    first, cluster = next(iter(others.items()))
     return replace(
         topic,
-        ledgers=tuple(ref for ref in topic.ledgers if ref.ledger_id not in strangers),
-        left_out=(*topic.left_out, *strangers),
+        ledgers=tuple(ref for ref in topic.ledgers if ref.ledger_id not in others),
+        left_out=(*topic.left_out, *others),
     ).with_remarks(
-        f"{len(strangers):,} ledgers of another cluster, {cluster}, with the same topic name are not restored, such as {first}"
+        f"{len(others):,} ledgers of another cluster, {cluster}, with the same topic name are not restored, such as {first}"
     )

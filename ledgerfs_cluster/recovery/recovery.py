@@ -20,7 +20,7 @@ from ledgerfs_cluster.recovery.generated_ids import advance_ids, advance_transac
 from ledgerfs_cluster.recovery.journal import lost_since, restored_before
 from ledgerfs_cluster.recovery.new_cluster import Found, NewCluster, beside_others, deleting, look
 from ledgerfs_cluster.recovery.partitions import counts_in_new_cluster, other_counts, set_partitions
-from ledgerfs_cluster.recovery.planning import Wanted, plan_each, together, without_strangers
+from ledgerfs_cluster.recovery.planning import Wanted, plan_each, together, without_others
 from ledgerfs_cluster.recovery.report import Outcome, Report, TopicRecovery, refused
 from ledgerfs_cluster.recovery.restoring import Restoring
 from ledgerfs_cluster.recovery.settings.namespaces import (
@@ -192,7 +192,7 @@ def _prepared(lost: Lost, into: NewCluster, catalog: Catalog) -> _Prepared:
 
 
 def _planned(lost: Lost, catalog: Catalog) -> list[TopicRecovery]:
-    return without_strangers(plan_each(catalog, lost.dump, lost.wanted), lost.dump, lost.bucket)
+    return without_others(plan_each(catalog, lost.dump, lost.wanted), lost.dump, lost.bucket)
 
 
 def _blocked(

@@ -130,8 +130,8 @@ def settled_cursor(node: bytes, newest: bytes | None, positions: Positions, *, k
 
     Raises `CorruptMetadataError` with ``key`` for bytes that are not a cursor, and for a state in a ledger whose entry is unknown.
     """
-    told = state = parse_cursor_info(node, key=key)
-    if not told.is_in_the_node:
+    reported = state = parse_cursor_info(node, key=key)
+    if not reported.is_in_the_node:
         if newest is None:
             raise CorruptMetadataError("its position is in a cursor ledger that could not be read", key=key)
         state = parse_position_info(newest, key=key)
@@ -143,9 +143,9 @@ def settled_cursor(node: bytes, newest: bytes | None, positions: Positions, *, k
         IN_THE_NODE,
         mark_delete,
         tuple(islice(holes, _MOST_HOLES)),
-        told.last_active_ms,
+        reported.last_active_ms,
         tuple(one for one in state.properties if one[0] != _COMPACTED),
-        tuple(one for one in told.cursor_properties if not one[0].startswith(_DELAYED)),
+        tuple(one for one in reported.cursor_properties if not one[0].startswith(_DELAYED)),
     )
     return build_cursor_info(settled)
 

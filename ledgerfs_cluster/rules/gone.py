@@ -63,12 +63,12 @@ GONE = np.dtype([("namer", "i1"), ("ledger_id", "i8"), ("row", "i8")])
 def gone_ledgers(survey: Survey) -> Table:
     """Return rows of `GONE` in a snapshot, without references in states that could not be read."""
     cursors, is_compaction = survey.cursors, are_of_compaction(survey)
-    is_told = is_compaction & ~cursors["is_stale"] & (cursors["compacted_ledger"] >= 0)
+    is_reported = is_compaction & ~cursors["is_stale"] & (cursors["compacted_ledger"] >= 0)
     is_in_a_ledger = cursors["cursors_ledger"] >= 0
     return np.concatenate(
         [
             _gone(survey, survey.schemas, Namer.SCHEMA),
-            _gone(survey, cursors, Namer.COMPACTED, "compacted_ledger", is_told),
+            _gone(survey, cursors, Namer.COMPACTED, "compacted_ledger", is_reported),
             _gone(survey, cursors, Namer.COMPACTION, "cursors_ledger", is_compaction & is_in_a_ledger),
         ]
     )
@@ -95,9 +95,9 @@ def gone_findings(survey: Survey, rows: Table) -> Iterator[Finding]:
         yield _finding(Namer(int(row["namer"])), topic, row["ledger_id"], position)
 
 
-def _finding(namer: Namer, subject: str, ledger_ids: Int64, *told: str) -> Finding:
+def _finding(namer: Namer, subject: str, ledger_ids: Int64, *reported: str) -> Finding:
     kind, evidence, mend = _SAID[namer]
-    return Finding(kind, subject, tuple(np.unique(ledger_ids).tolist()), -1, 0, evidence.format(*told), mend)
+    return Finding(kind, subject, tuple(np.unique(ledger_ids).tolist()), -1, 0, evidence.format(*reported), mend)
 
 
 def _gone(survey: Survey, table: Table, namer: Namer, column: str = "ledger_id", only: Mask | None = None) -> Table:

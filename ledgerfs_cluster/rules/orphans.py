@@ -201,9 +201,9 @@ def signs_of_sharing(survey: Survey) -> list[str]:
         )
     if survey.neighbours:
         signs.append(f"ZooKeeper has the metadata of other Pulsar clusters in {', '.join(survey.neighbours)}")
-    strangers = _open_ledgers_of_others(survey)
-    if strangers:
-        signs.append(f"{strangers:,} ledgers that are not closed belong to topics that this cluster does not have")
+    others = _open_ledgers_of_others(survey)
+    if others:
+        signs.append(f"{others:,} ledgers that are not closed belong to topics that this cluster does not have")
     return signs
 
 

@@ -41,8 +41,8 @@ def retention_of(
         return own.retention, "topic"
     if is_system_topic(managed_ledger):
         return Retention(), "system"
-    told = (policies or NOTHING_SET).retention
-    return (told, "namespace") if told is not None else (defaults.retention, "broker")
+    reported = (policies or NOTHING_SET).retention
+    return (reported, "namespace") if reported is not None else (defaults.retention, "broker")
 
 
 def keeps_its_last(owner: Owner, last_end: LastEnd, *, is_terminated: bool) -> bool:

@@ -152,8 +152,8 @@ def _records(lines: Iterable[bytes], name: str) -> Iterator[Record]:
 
 def _line(record: Record) -> bytes:
     kind = next(one for one in _KINDS if isinstance(record, one.type))
-    key = kind.prefix + " ".join(str(codec.told(getattr(record, name))) for name, codec in kind.key.items())
-    value = {_NAMES.get(name, name): codec.told(getattr(record, name)) for name, codec in kind.fields.items()}
+    key = kind.prefix + " ".join(str(codec.reported(getattr(record, name))) for name, codec in kind.key.items())
+    value = {_NAMES.get(name, name): codec.reported(getattr(record, name)) for name, codec in kind.fields.items()}
     if isinstance(record, DumpHeader):
         value = {"format": _FORMAT, "version": _VERSION, **value}
     text = json.dumps(key) + ": " + json.dumps(value, separators=(",", ":"))
@@ -201,7 +201,7 @@ def _policies(value: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401  (JSON)
 class _Codec(NamedTuple):
     """Convert an attribute to JSON, and back; the latter raises `ValueError`, `KeyError` and `TypeError`."""
 
-    told: Callable[[Any], Any]
+    reported: Callable[[Any], Any]
     taken: Callable[[Any], Any]
 
     def or_none(self) -> "_Codec":

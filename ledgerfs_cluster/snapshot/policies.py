@@ -139,26 +139,28 @@ def parse_policies(data: bytes, *, key: str) -> NamespacePolicies:
     return policies_of(json_object(data, key=key), key=key)
 
 
-def policies_of(told: Mapping[str, Any], *, key: str) -> NamespacePolicies:
+def policies_of(reported: Mapping[str, Any], *, key: str) -> NamespacePolicies:
     """Return the policies in an object of ZooKeeper's form for namespaces; raises `CorruptMetadataError` with ``key``."""
-    retention, offload = _part(told, "retention_policies", key), _part(told, "offload_policies", key)
+    retention, offload = _part(reported, "retention_policies", key), _part(reported, "offload_policies", key)
     minutes = _number(retention, "retentionTimeInMinutes", key)
     megabytes = _number(retention, "retentionSizeInMB", key)
     seconds = _number(offload, "managedLedgerOffloadThresholdInSeconds", key)
     lag = _number(offload, "managedLedgerOffloadDeletionLagInMillis", key)
     size = _number(offload, "managedLedgerOffloadThresholdInBytes", key)
     # Namespaces had this field before offload policies existed; brokers use it unless these set a value.
-    if size is None and (older := _number(told, "offload_threshold", key)) != NO_LIMIT:
+    if size is None and (older := _number(reported, "offload_threshold", key)) != NO_LIMIT:
         size = older
     if lag is None:
-        lag = _number(told, "offload_deletion_lag_ms", key)
+        lag = _number(reported, "offload_deletion_lag_ms", key)
     return NamespacePolicies(
         # Java reads a missing number as 0.
-        retention=Retention.of(minutes or 0, megabytes or 0) if told.get("retention_policies") is not None else None,
+        retention=Retention.of(minutes or 0, megabytes or 0)
+        if reported.get("retention_policies") is not None
+        else None,
         offload_size=size,
         offload_time_ms=None if seconds is None else seconds * 1000 if seconds >= 0 else NO_LIMIT,
         deletion_lag_ms=None if lag is None else max(lag, NO_LIMIT),
-        is_deleted=told.get("deleted") is True,
+        is_deleted=reported.get("deleted") is True,
         target=_target(offload, key),
     )
 
@@ -187,11 +189,11 @@ def _target(offload: Mapping[str, Any], key: str) -> OffloadTarget:
     driver = _text(offload, "managedLedgerOffloadDriver", key)
     older = _OLDER_KEYS.get("aws-s3" if driver is None else driver.lower())
 
-    def told(name: str) -> str | None:
+    def reported(name: str) -> str | None:
         own = None if older is None else _text(offload, f"{older}anagedLedgerOffload{name}", key)
         return _text(offload, f"managedLedgerOffload{name}", key) if own is None else own
 
-    return OffloadTarget(driver, told("Bucket"), told("Region"), told("ServiceEndpoint"))
+    return OffloadTarget(driver, reported("Bucket"), reported("Region"), reported("ServiceEndpoint"))
 
 
 def without_credentials(offload: Mapping[str, Any]) -> dict[str, Any]:
@@ -202,16 +204,16 @@ def without_credentials(offload: Mapping[str, Any]) -> dict[str, Any]:
 def json_object(data: bytes, *, key: str) -> dict[str, Any]:
     """Parse a JSON object; raises `CorruptMetadataError` for anything else."""
     try:
-        told = json.loads(data)
+        reported = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise CorruptMetadataError(f"the node is not JSON: {error}", key=key) from error
-    if not isinstance(told, dict):
+    if not isinstance(reported, dict):
         raise CorruptMetadataError("the node is not a JSON object", key=key)
-    return told
+    return reported
 
 
-def _part(told: Mapping[str, Any], name: str, key: str) -> dict[str, Any]:
-    part = told.get(name)
+def _part(reported: Mapping[str, Any], name: str, key: str) -> dict[str, Any]:
+    part = reported.get(name)
     if part is None:
         return {}
     if not isinstance(part, dict):
@@ -219,8 +221,8 @@ def _part(told: Mapping[str, Any], name: str, key: str) -> dict[str, Any]:
     return part
 
 
-def _number(told: Mapping[str, Any], name: str, key: str) -> int | None:
-    value = told.get(name)
+def _number(reported: Mapping[str, Any], name: str, key: str) -> int | None:
+    value = reported.get(name)
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not -(2**63) <= value < 2**63:
@@ -228,9 +230,9 @@ def _number(told: Mapping[str, Any], name: str, key: str) -> int | None:
     return value
 
 
-def _text(told: Mapping[str, Any], name: str, key: str) -> str | None:
+def _text(reported: Mapping[str, Any], name: str, key: str) -> str | None:
     """Return a text; None for an empty one, too, as in brokers."""
-    value = told.get(name)
+    value = reported.get(name)
     if value is not None and not isinstance(value, str):
         raise CorruptMetadataError(f"{name} is not a text: {value!r}", key=key)
     return value or None
@@ -240,11 +242,11 @@ def answer_of(namespace: str, events: Iterable[tuple[str, Any]]) -> TopicPolicie
     """Return an answer from the last events of all keys; raises `CorruptMetadataError` for an event without a topic."""
     found: dict[str, dict[str, Any]] = {}
     for key, event in events:
-        told = _mapping(event, key).get("topicPoliciesEvent")
-        if event.get("eventType") != _POLICIES or event.get("actionType") == _DELETION or not told:
+        reported = _mapping(event, key).get("topicPoliciesEvent")
+        if event.get("eventType") != _POLICIES or event.get("actionType") == _DELETION or not reported:
             continue
-        policies = _mapping(_mapping(told, key).get("policies") or {}, key)
-        name = _topic_of(told, key) + (_GLOBAL if policies.get("isGlobal") else "")
+        policies = _mapping(_mapping(reported, key).get("policies") or {}, key)
+        name = _topic_of(reported, key) + (_GLOBAL if policies.get("isGlobal") else "")
         kept = {ours: policies[theirs] for theirs, ours in _FIELDS.items() if policies.get(theirs) is not None}
         if "offload_policies" in kept:
             offload = _mapping(kept["offload_policies"], key)
@@ -258,8 +260,8 @@ def policies_in(answer: TopicPoliciesAnswer) -> dict[str, NamespacePolicies]:
     """Return {managed ledger: its policies, own before global}; raises `CorruptMetadataError`."""
     found: dict[str, NamespacePolicies] = {}
     # A name sorts before itself with a suffix, so the global policies come second.
-    for name, told in sorted(answer.policies.items()):
-        policies, topic = policies_of(told, key=name), name.removesuffix(_GLOBAL)
+    for name, reported in sorted(answer.policies.items()):
+        policies, topic = policies_of(reported, key=name), name.removesuffix(_GLOBAL)
         found[topic] = found[topic].over(policies) if topic in found else policies
     return found
 
@@ -271,9 +273,9 @@ def _mapping(value: object, key: str) -> Mapping[str, Any]:
     return value
 
 
-def _topic_of(told: Mapping[str, Any], key: str) -> str:
-    parts = [told.get(one) for one in ("tenant", "cluster", "namespace", "topic")]
-    domain = told.get("domain") or "persistent"
+def _topic_of(reported: Mapping[str, Any], key: str) -> str:
+    parts = [reported.get(one) for one in ("tenant", "cluster", "namespace", "topic")]
+    domain = reported.get("domain") or "persistent"
     try:
         return managed_ledger_of(f"{domain}://" + "/".join(str(one) for one in parts if one))
     except InvalidNameError as error:

@@ -277,7 +277,7 @@ class SurveyBuilder:
                 words.row_of(one.application),
                 words.row_of(one.component),
                 words.row_of(one.owner),
-                words.row_of(_decoded(one.told("pulsar/cursor"))),
+                words.row_of(_decoded(one.reported("pulsar/cursor"))),
             )
         )
         for part in one.ensembles:

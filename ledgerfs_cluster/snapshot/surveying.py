@@ -201,12 +201,12 @@ class _Reading:
 
         def ends(asked: list[tuple[int, LedgerNode]]) -> Iterator[LedgerEndAnswer | LedgerfsError | None]:
             still_open = [node for _, node in asked if not node.is_closed]
-            told = iter(bookies.ends(still_open) if bookies is not None and still_open else ())
+            reported = iter(bookies.ends(still_open) if bookies is not None and still_open else ())
             for ledger_id, node in asked:
                 if node.is_closed:
                     yield LedgerEndAnswer(ledger_id, LastEnd.CLOSED, node.last_entry + 1, node.length)
                 else:
-                    end = next(told, None)
+                    end = next(reported, None)
                     yield LedgerEndAnswer(ledger_id, LastEnd.OPEN, *end) if isinstance(end, tuple) else end
 
         for ledger_id, found in self._found(((one, one) for one in self.builder.open_ledgers()), ends):

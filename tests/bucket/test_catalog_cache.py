@@ -25,7 +25,7 @@ from ledgerfs.catalog.layouts_known import OF_BUCKETS
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.layouts.pulsar_blob import layout as pulsar_blob_layout
-from ledgerfs.layouts.pulsar_blob.remains import remains_of
+from ledgerfs.layouts.pulsar_blob.fragments import fragments_of
 from ledgerfs.storage.objects import ObjectStat
 from ledgerfs.storage.store_identity import identity_of
 from ledgerfs.verification import verify
@@ -98,7 +98,7 @@ def ids(bucket: Bucket) -> list[int]:
 def same(one: Catalog, other: Catalog) -> bool:
     tables = ("ledgers", "lost", "gaps", "_starts", "_by_id")
     is_same = all(np.array_equal(getattr(one, name), getattr(other, name)) for name in tables)
-    orphans = (remains_of(catalog).orphans for catalog in (one, other))
+    orphans = (fragments_of(catalog).orphans for catalog in (one, other))
     return (one.names, one.places) == (other.names, other.places) and is_same and np.array_equal(*orphans)
 
 
@@ -151,17 +151,17 @@ def test_a_kept_catalog_is_the_same_catalog(bucket_folder: Path) -> None:
     assert second.catalog.others == first.others
     assert second.catalog.others.counts
     assert second.topics() == opened(bucket_folder)[0].topics()
-    assert [second.catalog.lost["ledger_id"].tolist(), remains_of(second.catalog).orphans["ledger_id"].tolist()] == [
+    assert [second.catalog.lost["ledger_id"].tolist(), fragments_of(second.catalog).orphans["ledger_id"].tolist()] == [
         [10],
         [4],
     ]
 
 
-def test_bad_indexes_are_read_and_told_each_time(bucket_folder: Path) -> None:
+def test_bad_indexes_are_read_and_reported_each_time(bucket_folder: Path) -> None:
     (bucket_folder / f"{made(2).uuid}-ledger-2-index").write_bytes(b"nonsense")
     for max_age, reads in ((None, 5), (None, 1), (HOUR, 1), (float("inf"), 1)):
         bucket, store = opened(bucket_folder, max_age)
-        assert [bad.key.ledger_id for bad in remains_of(bucket.catalog).bad_indexes] == [2]
+        assert [bad.key.ledger_id for bad in fragments_of(bucket.catalog).bad_indexes] == [2]
         assert (store.listings, len(store.indexes)) == (1, reads)
         assert "2-index" in store.indexes
     put_in_folder(bucket_folder, made(2))
@@ -285,19 +285,19 @@ def test_nothing_is_kept_of_memory(catalogs: Path) -> None:
     assert identity_of(fsspec.filesystem("dir", path="/kept-nowhere", fs=memory), "") is None
 
 
-def test_buckets_are_told_apart_by_endpoint_and_not_by_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
-    def told(**options: Any) -> str | None:
+def test_buckets_are_reported_apart_by_endpoint_and_not_by_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reported(**options: Any) -> str | None:
         fs, root = fsspec.core.url_to_fs("s3://tier", **options, skip_instance_cache=True)
         return identity_of(fs, root)
 
-    plain = told(endpoint_url="http://a", key="k1", secret="s1")
-    assert plain == told(endpoint_url="http://a", key="k2", secret="s2", token="t")
-    assert plain != told(endpoint_url="http://b", key="k1", secret="s1")
-    assert plain != told(client_kwargs={"endpoint_url": "http://a"})
+    plain = reported(endpoint_url="http://a", key="k1", secret="s1")
+    assert plain == reported(endpoint_url="http://a", key="k2", secret="s2", token="t")
+    assert plain != reported(endpoint_url="http://b", key="k1", secret="s1")
+    assert plain != reported(client_kwargs={"endpoint_url": "http://a"})
     assert "s1" not in str(plain)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://c")
-    assert plain != told(endpoint_url="http://a")
-    assert told(session=object()) is None
+    assert plain != reported(endpoint_url="http://a")
+    assert reported(session=object()) is None
 
 
 def test_a_kept_catalog_in_a_folder_that_became_read_only_is_used(

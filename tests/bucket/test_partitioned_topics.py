@@ -194,7 +194,7 @@ def test_chunks_are_never_joined_across_partitions(tmp_path: Path) -> None:
         assert sorted(one.ledger_id for one in report.incomplete) == [1, 2]
 
 
-def test_damage_is_told_of_all_partitions_and_anew_each_time(tmp_path: Path) -> None:
+def test_damage_is_reported_of_all_partitions_and_anew_each_time(tmp_path: Path) -> None:
     put(tmp_path, 0, 1, message("0a"), message("0b")[:-1] + b"?")
     topic = put(tmp_path, 1, 2, message("1a")[:-1] + b"?", message("1b")).topic(TOPIC)
     with pytest.raises(CorruptMessageError, match="1:1"):
@@ -379,10 +379,10 @@ def test_a_ledger_of_unknown_topic_takes_no_partitioned_topic_away(unplaced: Buc
 
 
 def test_a_topic_that_is_not_there_does_not_own_what_is_of_unknown_topic(unplaced: Bucket, tmp_path: Path) -> None:
-    told = r"no ledger of this topic in the bucket, but the topic of 1 ledger cannot be determined.*did you mean .*/orders\?"
-    with pytest.raises(NotFoundError, match=told):
+    reported = r"no ledger of this topic in the bucket, but the topic of 1 ledger cannot be determined.*did you mean .*/orders\?"
+    with pytest.raises(NotFoundError, match=reported):
         unplaced.topic("public/default/ordres")
-    with pytest.raises(NotFoundError, match=told):
+    with pytest.raises(NotFoundError, match=reported):
         copy_ledgers(unplaced, f"file://{tmp_path}/copy", topics=["public/default/ordres"])
     assert b"no ledger of this topic" in run("count", str(tmp_path), "public/default/ordres", code=2).stderr
     assert unplaced.catalog.missing_of("public/default/persistent/ordres") == ()

@@ -51,11 +51,11 @@ def growing(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
     return f"file://{folder}", TOPIC + request.param
 
 
-def test_every_read_tells_of_a_partition_that_is_just_being_written(growing: tuple[str, str], tmp_path: Path) -> None:
+def test_every_read_reports_of_a_partition_that_is_just_being_written(growing: tuple[str, str], tmp_path: Path) -> None:
     url, owner = growing
-    told = f"probably still being uploaded and are not read yet \\(ledger 2 of {owner}\\)"
+    reported = f"probably still being uploaded and are not read yet \\(ledger 2 of {owner}\\)"
     for read in reads(tmp_path):
-        with pytest.warns(UnplacedLedgersWarning, match=told):
+        with pytest.warns(UnplacedLedgersWarning, match=reported):
             assert read(open_bucket(url)) == 1
     assert open_bucket(url).topic(TOPIC).missing == ()
     with (
@@ -69,9 +69,9 @@ def test_commands_and_mounts_tell_of_it_too(
     growing: tuple[str, str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     url, owner = growing
-    told = f"(ledger 2 of {owner})"
+    reported = f"(ledger 2 of {owner})"
     for command in (["topics", url], ["count", url], ["count", url, TOPIC], ["head", "-n", "1", url, TOPIC]):
-        assert told in run(*command).stderr.decode(), command
+        assert reported in run(*command).stderr.decode(), command
     done = run("offload", url, str(tmp_path / "copy"), "--topic", TOPIC, code=1)
     assert "failed: 1" in done.stdout.decode()
     assert (
@@ -79,7 +79,7 @@ def test_commands_and_mounts_tell_of_it_too(
     )
     caplog.clear()
     mounted = MountedBucket(open_bucket(url), MountOptions())
-    assert told in caplog.text
+    assert reported in caplog.text
     caplog.clear()
     mounted.refresh()
     assert not caplog.records
@@ -89,16 +89,16 @@ def test_a_topic_that_is_only_being_written_is_not_there_yet(tmp_path: Path) -> 
     made = mapfile(messages(2, 200, 300), 2, name=f"{NAME}-partition-1")
     put_file(tmp_path / made.folder / "data", made.data[:3000], None)
     bucket = open_bucket(f"file://{tmp_path}")
-    told = rf"but 1 ledgers are probably still being uploaded.*ledger 2 of {TOPIC}-partition-1\)"
+    reported = rf"but 1 ledgers are probably still being uploaded.*ledger 2 of {TOPIC}-partition-1\)"
     for name in (TOPIC, f"{TOPIC}-partition-1"):
-        with pytest.raises(NotFoundError, match=f"no ledger of this topic in the bucket, {told}"):
+        with pytest.raises(NotFoundError, match=f"no ledger of this topic in the bucket, {reported}"):
             bucket.topic(name)
-    with pytest.raises(NotFoundError, match=f"no topic name in the bucket matches this pattern, {told}"):
+    with pytest.raises(NotFoundError, match=f"no topic name in the bucket matches this pattern, {reported}"):
         look_for_missing(bucket, bucket.catalog, None, ".*orders.*", ScanOptions())
     assert bucket.topics() == []
 
 
-def test_a_young_object_without_an_index_is_told_of_by_its_user_metadata(s3: S3Server, s3_bucket: str) -> None:
+def test_a_young_object_without_an_index_is_reported_of_by_its_user_metadata(s3: S3Server, s3_bucket: str) -> None:
     place = lossy_s3(s3, s3_bucket)
     for number in (0, 1):
         name = f"{NAME}-partition-{number}"

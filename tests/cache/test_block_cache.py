@@ -101,7 +101,7 @@ def _cancelled(start: int, end: int) -> "Future[bytes]":
     return future
 
 
-def test_a_failure_is_told_to_all_who_wait_and_leaves_nothing_behind() -> None:
+def test_a_failure_is_reported_to_all_who_wait_and_leaves_nothing_behind() -> None:
     cache, store = BlockCache(1 << 20), Store(at_once=False)
     reads = [cache.begin("a", 0, 10, store) for _ in range(2)]
     store.waiting[0][2].set_exception(OSError("broken"))

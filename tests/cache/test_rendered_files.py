@@ -236,7 +236,7 @@ def test_a_full_disk_is_our_error_and_leaves_nothing(tmp_path):
     assert names(tmp_path) == ["b.file"]
 
 
-def test_a_full_disk_is_told_whatever_others_made_of_it(tmp_path):
+def test_a_full_disk_is_reported_whatever_others_made_of_it(tmp_path):
     def swallow(sink):
         try:
             render()(sink)

@@ -21,8 +21,8 @@ from ledgerfs.errors import (
 from ledgerfs.formats.pulsar_blob.object_names import KeyKind
 from ledgerfs.formats.uuid_halves import uuid_from_halves, uuid_halves
 from ledgerfs.layouts.pulsar_blob.columns import match_rows
+from ledgerfs.layouts.pulsar_blob.fragments import fragments_of
 from ledgerfs.layouts.pulsar_blob.index_rows import IndexDigests
-from ledgerfs.layouts.pulsar_blob.remains import remains_of
 from ledgerfs.storage.objects import ReadRequest
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
 from tests.support.remote import RemoteFolder
@@ -78,7 +78,7 @@ def test_every_topic_that_is_listed_can_be_opened(tmp_path: Path) -> None:
     assert bucket.ledger(4, topic="_unknown").ref.managed_ledger is None
 
 
-def test_nothing_in_a_bucket_is_fatal_and_all_of_it_is_told(tmp_path: Path) -> None:
+def test_nothing_in_a_bucket_is_fatal_and_all_of_it_is_reported(tmp_path: Path) -> None:
     whole, orphan, lost, broken = (offload([b"x"], i, uuid=i) for i in (1, 2, 3, 4))
     url = put_in_folder(tmp_path, whole, orphan, lost, broken)
     (tmp_path / f"{orphan.uuid}-ledger-2-index").unlink()
@@ -89,10 +89,10 @@ def test_nothing_in_a_bucket_is_fatal_and_all_of_it_is_told(tmp_path: Path) -> N
     (tmp_path / "folder").mkdir()
     catalog = open_bucket(url).catalog
     assert [ref.ledger_id for ref in catalog.refs()] == [1]
-    assert remains_of(catalog).orphans["ledger_id"].tolist() == [2]
+    assert fragments_of(catalog).orphans["ledger_id"].tolist() == [2]
     assert catalog.lost["ledger_id"].tolist() == [3]
-    assert [bad.key.ledger_id for bad in remains_of(catalog).bad_indexes] == [4]
-    assert isinstance(remains_of(catalog).bad_indexes[0].error, CorruptIndexError)
+    assert [bad.key.ledger_id for bad in fragments_of(catalog).bad_indexes] == [4]
+    assert isinstance(fragments_of(catalog).bad_indexes[0].error, CorruptIndexError)
     assert catalog.others.counts == {FOREIGN: 3, KeyKind.STREAMING.value: 2, KeyKind.GCS_PART.value: 1}
     for ledger_id, why in [
         (2, "no index"),
@@ -112,7 +112,7 @@ def test_an_index_larger_than_any_is_not_read(tmp_path: Path) -> None:
     url = put_in_folder(tmp_path, made)
     with (tmp_path / f"{made.uuid}-ledger-1-index").open("r+b") as sparse:
         sparse.truncate(1 << 40)
-    (bad,) = remains_of(open_bucket(url).catalog).bad_indexes
+    (bad,) = fragments_of(open_bucket(url).catalog).bad_indexes
     assert "an index has at most" in str(bad.error)
 
 
@@ -150,7 +150,7 @@ def test_a_bit_of_an_index_that_flips_on_the_way_is_neither_believed_nor_kept(
     for _ in range(2):
         found = open_bucket(f"s3://{s3_bucket}", proxy.options).catalog
         assert (found.ledgers == right.ledgers).all()
-        assert remains_of(found).bad_indexes == ()
+        assert fragments_of(found).bad_indexes == ()
 
 
 def test_etags_that_are_no_digests_cost_one_more_read(tmp_path: Path) -> None:

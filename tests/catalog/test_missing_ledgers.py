@@ -25,7 +25,7 @@ from ledgerfs.errors import (
 from ledgerfs.export.export import export_topic
 from ledgerfs.formats.pulsar_blob.user_metadata import GROUP_KEY
 from ledgerfs.fsspec_impl import LedgerFileSystem
-from ledgerfs.layouts.pulsar_blob.remains import remains_of
+from ledgerfs.layouts.pulsar_blob.fragments import fragments_of
 from ledgerfs.repair import plan_repair
 from ledgerfs.scan.report import ScanReport
 from ledgerfs.verification import Severity, verify
@@ -100,10 +100,10 @@ def run_on(bucket: LossyBucket, *arguments: str, code: int = 0) -> Done:
 
 
 def unplaced_warnings(call: Any) -> list[str]:
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as reported:
         warnings.simplefilter("always")
         call()
-    return [str(one.message) for one in told if one.category is UnplacedLedgersWarning]
+    return [str(one.message) for one in reported if one.category is UnplacedLedgersWarning]
 
 
 def test_half_a_topic_is_an_error_of_every_read(half: LossyBucket, tmp_path: Path, quiet: None) -> None:
@@ -272,7 +272,7 @@ def test_copies_that_agree_are_a_remark(bucket: LossyBucket, created_ms: int | N
     assert bucket.open().topic(TOPIC).count() == MESSAGES
 
 
-def test_user_metadata_tells_whose_a_lost_index_was(s3_place: LossyBucket, old: None, quiet: None) -> None:
+def test_user_metadata_reports_whose_a_lost_index_was(s3_place: LossyBucket, old: None, quiet: None) -> None:
     s3_place.put(FIRST)
     s3_place.put(SECOND)
     s3_place.put(ledger(9, name=OTHER_NAME), name=OTHER_NAME)
@@ -285,24 +285,24 @@ def test_user_metadata_tells_whose_a_lost_index_was(s3_place: LossyBucket, old: 
 
 
 @pytest.mark.parametrize("teller", ["index", "data"])
-def test_user_metadata_tells_whose_a_broken_index_is(s3_place: LossyBucket, teller: str, quiet: None) -> None:
+def test_user_metadata_reports_whose_a_broken_index_is(s3_place: LossyBucket, teller: str, quiet: None) -> None:
     s3_place.put(FIRST)
     s3_place.put_object(key_of(SECOND), SECOND.data, "public/default/persistent/orders" if teller == "data" else None)
-    told = "public/default/persistent/orders" if teller == "index" else None
-    s3_place.put_object(key_of(SECOND, "-index"), b"nonsense", told)
+    reported = "public/default/persistent/orders" if teller == "index" else None
+    s3_place.put_object(key_of(SECOND, "-index"), b"nonsense", reported)
     topic = s3_place.open().topic(TOPIC)
     assert [(one.ledger_id, one.kind) for one in topic.missing] == [(2, GapKind.INDEX_UNREADABLE)]
     with pytest.raises(MissingLedgerError, match="index cannot be read"):
         topic.count()
 
 
-def test_an_upload_under_way_is_no_loss_but_is_told(s3_place: LossyBucket) -> None:
+def test_an_upload_under_way_is_no_loss_but_is_reported(s3_place: LossyBucket) -> None:
     s3_place.put(FIRST)
     s3_place.put_object(key_of(SECOND), SECOND.data)
     s3_place.put(ledger(9, name=OTHER_NAME), name=OTHER_NAME)
     opened = s3_place.open()
-    (told,) = unplaced_warnings(lambda: opened.topic(TOPIC).count())
-    assert "1 ledgers are probably still being uploaded" in told
+    (reported,) = unplaced_warnings(lambda: opened.topic(TOPIC).count())
+    assert "1 ledgers are probably still being uploaded" in reported
     assert unplaced_warnings(lambda: opened.topic(TOPIC).count()) == []
     assert unplaced_warnings(lambda: opened.topic(OTHER).count()) == []
     assert opened.topic(TOPIC).missing == ()
@@ -327,18 +327,18 @@ def test_what_a_job_has_not_published_is_no_loss(s3_place: LossyBucket, old: Non
     assert [one.ledger_id for one in s3_place.open().topic(TOPIC).missing] == [2]
 
 
-def test_ledgers_that_nobody_can_place_are_told_by_every_read(bucket: LossyBucket, old: None) -> None:
+def test_ledgers_that_nobody_can_place_are_reported_by_every_read(bucket: LossyBucket, old: None) -> None:
     bucket.put(FIRST)
     bucket.put_object(key_of(SECOND), SECOND.data, None)
     bucket.put_object(key_of(THIRD), THIRD.data, None)
     bucket.put_object(key_of(THIRD, "-index"), b"nonsense", None)
     opened = bucket.open()
-    (told,) = unplaced_warnings(lambda: opened.topic(TOPIC).count())
-    assert "2 ledgers in this bucket" in told
+    (reported,) = unplaced_warnings(lambda: opened.topic(TOPIC).count())
+    assert "2 ledgers in this bucket" in reported
     assert opened.topic(TOPIC).missing == ()
     assert opened.topic(TOPIC).scan().to_arrow().num_rows == MESSAGES
-    (told,) = unplaced_warnings(lambda: filesystem(bucket).cat_file(f"jsonl/{DIRECTORY}/1.jsonl"))
-    assert "2 ledgers in this bucket" in told
+    (reported,) = unplaced_warnings(lambda: filesystem(bucket).cat_file(f"jsonl/{DIRECTORY}/1.jsonl"))
+    assert "2 ledgers in this bucket" in reported
 
 
 def test_a_retry_beside_its_ledger_is_not_counted_but_one_too_small_is(bucket: LossyBucket, old: None) -> None:
@@ -391,14 +391,14 @@ def test_an_earlier_try_is_compared_once(bucket: LossyBucket, old: None) -> None
         bucket.put_object(key_of(ledger(2, uuid=uuid)), data)
     opened = bucket.open()
     first = opened.catalog
-    assert {int(one["uuid_low"]): bool(one["has_copy"]) for one in remains_of(first).orphans} == {7: True, 8: False}
+    assert {int(one["uuid_low"]): bool(one["has_copy"]) for one in fragments_of(first).orphans} == {7: True, 8: False}
     asked = opened.stats().as_dict().get("GET", 0)
-    assert remains_of(opened.refresh()).orphans.tolist() == remains_of(first).orphans.tolist()
+    assert fragments_of(opened.refresh()).orphans.tolist() == fragments_of(first).orphans.tolist()
     assert opened.stats().as_dict().get("GET", 0) == asked
     again = bucket.open()
     again.load_catalog()
     assert again.stats().as_dict().get("GET", 0) == 0
-    assert remains_of(again.catalog).orphans.tolist() == remains_of(first).orphans.tolist()
+    assert fragments_of(again.catalog).orphans.tolist() == fragments_of(first).orphans.tolist()
 
 
 def test_two_clusters_may_have_the_same_id(s3_place: LossyBucket, old: None, quiet: None) -> None:
@@ -437,7 +437,7 @@ def test_a_ledger_that_goes_while_the_bucket_is_listed_is_no_half(
     opened, store = late_store(s3_place)
     store.listed_still = (stats[key_of(SECOND)], stats[key_of(THIRD, "-index")])
     assert opened.topic(TOPIC).count() == MESSAGES
-    assert not remains_of(opened.catalog).orphans.size
+    assert not fragments_of(opened.catalog).orphans.size
     assert not opened.catalog.lost.size
 
 
@@ -475,8 +475,8 @@ def test_a_kept_catalog_of_a_lost_object_gives_an_error_and_no_rows(
         opened.topic(TOPIC).count()
     with monkeypatch.context() as patch:
         patch.setenv("LEDGERFS_CATALOG_MAX_AGE", "3600")
-        (told,) = json.loads(run_on(bucket, "count", bucket.url, TOPIC, "--json", code=1).stdout)
-    assert (told["messages"], told["damaged"]) == (None, True)
+        (reported,) = json.loads(run_on(bucket, "count", bucket.url, TOPIC, "--json", code=1).stdout)
+    assert (reported["messages"], reported["damaged"]) == (None, True)
     bucket.lose(key_of(FIRST))
     bucket.open().load_catalog()
     with pytest.raises(MissingLedgerError):
@@ -497,12 +497,12 @@ def test_commands_say_it_and_exit_with_1(half: LossyBucket, tmp_path: Path) -> N
         assert b"data object is missing" in done.stderr, command
         assert b"sequence_id" not in done.stdout
     assert not Path(out).exists()
-    (told,) = json.loads(run_on(half, "count", half.url, "--json", code=1).stdout)
-    assert (told["messages"], told["damaged"], told["missing"][0]["ledger_id"]) == (None, True, 2)
+    (reported,) = json.loads(run_on(half, "count", half.url, "--json", code=1).stdout)
+    assert (reported["messages"], reported["damaged"], reported["missing"][0]["ledger_id"]) == (None, True, 2)
     skip = ("--on-corrupt", "skip")
     done = run_on(half, "count", half.url, "--json", *skip, code=1)
-    (told,) = json.loads(done.stdout)
-    assert (told["messages"], told["damaged"], len(told["missing"])) == (MESSAGES, True, 1)
+    (reported,) = json.loads(done.stdout)
+    assert (reported["messages"], reported["damaged"], len(reported["missing"])) == (MESSAGES, True, 1)
     assert b"left out ledger 2" in done.stderr
     assert b"left out ledger 2" in run_on(half, "export", half.url, TOPIC, out, *skip, code=1).stderr
     assert b"left out ledger 2" in run_on(half, "head", half.url, TOPIC, *skip, code=1).stderr

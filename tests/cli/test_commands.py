@@ -223,8 +223,8 @@ def shell(command: str, **env: str) -> subprocess.CompletedProcess[bytes]:
 def test_output_that_cannot_be_written_is_one_line(golden_url: str, tmp_path: Path) -> None:
     full = (2, b"ledgerfs: cannot write the output: No space left on device\n")
     for command in (["topics"], ["topics", "--json"], ["ls"], ["verify", "--quick"]):
-        with running(*command, golden_url, printed=Path("/dev/full"), told=tmp_path / "told") as process:
-            assert (process.wait(300), (tmp_path / "told").read_bytes()) == full, command
+        with running(*command, golden_url, printed=Path("/dev/full"), reported=tmp_path / "reported") as process:
+            assert (process.wait(300), (tmp_path / "reported").read_bytes()) == full, command
     done = shell(f"'{LEDGERFS}' topics '{golden_url}' > /dev/full")
     assert (done.returncode, done.stderr) == full
     closed = shell(f"'{LEDGERFS}' topics '{golden_url}' >&-")

@@ -32,7 +32,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob("[0-9]*")}
 
 
-def test_a_topic_is_exported_and_told_on_standard_error(golden_url: str, tmp_path: Path) -> None:
+def test_a_topic_is_exported_and_reported_on_standard_error(golden_url: str, tmp_path: Path) -> None:
     for kind in TABLE_KINDS:
         out = tmp_path / kind
         done = run("export", golden_url, PLAIN, str(out), "--format", kind)
@@ -116,26 +116,26 @@ def silent_second_ledger(proxy: FaultProxy, s3_golden: str) -> FaultProxy:
 def test_killed_in_the_middle_and_run_again(
     s3_golden: str, s3: S3Server, silent_second_ledger: FaultProxy, tmp_path: Path, number: int, code: int
 ) -> None:
-    out, told_in = tmp_path / "out", tmp_path / "told"
+    out, reported_in = tmp_path / "out", tmp_path / "reported"
     state = out / HIDDEN[0]
     arguments = ["export", s3_golden, PLAIN, str(out)]
     # The request that is held back is given up in an hour.
     env = {**environment_of(silent_second_ledger), "LEDGERFS_STORE_TIMEOUT": "3600"}
-    with running(*arguments, env=env, told=told_in) as process:
+    with running(*arguments, env=env, reported=reported_in) as process:
 
         def is_first_kept() -> bool:
-            assert process.poll() is None, told_in.read_text()
+            assert process.poll() is None, reported_in.read_text()
             return state.exists() and "26" in json.loads(state.read_text())["ledgers"]
 
         wait_until(is_first_kept, seconds=300)
         process.send_signal(number)
         assert process.wait(300) == code
-    assert told_in.read_bytes() == (b"interrupted\n" if number == signal.SIGINT else b"")
+    assert reported_in.read_bytes() == (b"interrupted\n" if number == signal.SIGINT else b"")
     assert [name for name in files(out) if not name.startswith(".")] == ["26.parquet"]
     first = (out / "26.parquet").stat()
-    told = run(*arguments, env=environment_of(s3)).stderr.decode()
-    assert "2 files, 400 messages" in told
-    assert told.endswith("; 1 kept from earlier runs\n")
+    reported = run(*arguments, env=environment_of(s3)).stderr.decode()
+    assert "2 files, 400 messages" in reported
+    assert reported.endswith("; 1 kept from earlier runs\n")
     assert (out / "26.parquet").stat().st_ino == first.st_ino
     run("export", s3_golden, PLAIN, str(tmp_path / "whole"), env=environment_of(s3))
     assert contents(out) == contents(tmp_path / "whole")

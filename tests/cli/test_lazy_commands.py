@@ -101,7 +101,7 @@ def test_own_options_stand_before_common_ones() -> None:
     assert places == sorted(places)
 
 
-def test_a_misspelt_command_is_told_the_nearest() -> None:
+def test_a_misspelt_command_is_reported_the_nearest() -> None:
     command = [Path(sys.executable).parent / "ledgerfs", "topcis"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -306,8 +306,8 @@ def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
     assert not Path(target).exists()
     run("offload", url, target, "--topic", TOPIC)
     before = objects_in(Path(target) / "_ledgerfs" / "schemas")
-    told = json.loads(output("offload", url, target, "--dry-run", "--json"))
-    assert [(one["ledger_id"], one["outcome"], one["entries"], one["bytes"]) for one in told] == [
+    reported = json.loads(output("offload", url, target, "--dry-run", "--json"))
+    assert [(one["ledger_id"], one["outcome"], one["entries"], one["bytes"]) for one in reported] == [
         (1, "skipped", 2, 3),
         (2, "planned", 1, 1),
     ]

@@ -33,10 +33,10 @@ def test_a_progress_bar_prints_names_as_they_are(monkeypatch: pytest.MonkeyPatch
 
 
 def test_json_holds_nothing_that_drives_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    told = {NAME: ["\u202e\x7f\U000e0001", "ü"]}
-    print_json(told)
+    reported = {NAME: ["\u202e\x7f\U000e0001", "ü"]}
+    print_json(reported)
     text = capsys.readouterr().out
-    assert json.loads(text) == told
+    assert json.loads(text) == reported
     assert all(c.isprintable() or c == "\n" for c in text)
     assert "ü" in text
 

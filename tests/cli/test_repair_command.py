@@ -65,9 +65,9 @@ def test_yes_does_it_and_damage_that_is_left_is_exit_code_1(damaged: str) -> Non
 
 
 def test_json_has_all_of_it(damaged: str) -> None:
-    told = json.loads(run(damaged, "--json", code=1).stdout)
-    assert told["dry_run"] is True
-    assert {(item["kind"], item["action"], item["ledger_id"], item["done"]) for item in told["items"]} == {
+    reported = json.loads(run(damaged, "--json", code=1).stdout)
+    assert reported["dry_run"] is True
+    assert {(item["kind"], item["action"], item["ledger_id"], item["done"]) for item in reported["items"]} == {
         ("data-without-index", "delete-data", 1, False),
         ("data-without-index", "nothing", 2, False),
         ("short-object", "nothing", 3, False),

@@ -54,9 +54,9 @@ def test_all_golden_topics_are_saved_listed_and_shown(golden_typed: Path, tmp_pa
         place = ("--to", f"{tmp_path}/schemas")
         done = run_process("schemas", "save", admin.url, f"{golden_typed}/bucket", *place)
         assert b"97 schema versions of 71 topics, 99 new; 5 topics have no schema" in done.stderr
-        told = json.loads(shown("save", admin.url, f"{golden_typed}/bucket", *place, "--json"))
-        assert len(told["topics"]) == 76
-        assert {(one["new"], one["error"]) for one in told["topics"]} == {(0, None)}
+        reported = json.loads(shown("save", admin.url, f"{golden_typed}/bucket", *place, "--json"))
+        assert len(reported["topics"]) == 76
+        assert {(one["new"], one["error"]) for one in reported["topics"]} == {(0, None)}
     place = (f"{golden_typed}/bucket", "--from", f"{tmp_path}/schemas")
     listed = json.loads(output_of_process("schemas", "ls", *place, "--json"))
     assert len(listed) == 99
@@ -111,8 +111,8 @@ def test_a_topic_that_fails_is_named_and_the_exit_code_says_so(orders: AdminServ
     assert f"{TOPIC}: not saved: ".encode() in done.stderr
     assert b"no bookies" in done.stderr
     assert b"1 topics failed" in done.stderr
-    told = json.loads(shown("save", orders.url, str(folder), "--json", code=1))
-    assert "no bookies" in told["topics"][0]["error"]
+    reported = json.loads(shown("save", orders.url, str(folder), "--json", code=1))
+    assert "no bookies" in reported["topics"][0]["error"]
 
 
 def test_who_may_not_ask_or_reaches_nobody(orders: AdminServer, folder: Path, tmp_path: Path) -> None:
@@ -137,15 +137,15 @@ def test_a_schema_by_hand_and_back(folder: Path, tmp_path: Path) -> None:
     assert b"no schema is saved" in schemas("show", bucket, ORDERS, code=2).stderr
     run_process("schemas", "set", bucket, ORDERS, str(tmp_path / "order.avsc"))
     assert json.loads(shown("show", bucket, ORDERS)) == json.loads(AVSC)
-    told = json.loads(shown("set", bucket, ORDERS, "--type", "int64", "--version", "3", "--json"))
-    assert (told["version"], told["type"], told["source"]) == (3, "INT64", "by hand")
+    reported = json.loads(shown("set", bucket, ORDERS, "--type", "int64", "--version", "3", "--json"))
+    assert (reported["version"], reported["type"], reported["source"]) == (3, "INT64", "by hand")
     rows = [line.split() for line in shown("ls", bucket).splitlines()[1:]]
     assert [row[1:3] for row in rows] == [["any", "AVRO"], ["3", "INT64"]]
     assert b"version 3, INT64" in schemas("show", bucket, ORDERS).stderr
     schemas("set", bucket, ORDERS, "--version", "3", "--take-back")
     assert b"version any, AVRO" in schemas("show", bucket, ORDERS).stderr
-    told = schemas("show", bucket, ORDERS, "--version", "3", code=2).stderr
-    assert b"version 3 is not saved; there are one for any version" in told
+    reported = schemas("show", bucket, ORDERS, "--version", "3", code=2).stderr
+    assert b"version 3 is not saved; there are one for any version" in reported
     before = shown("ls", bucket)
     for more in (["--version", "3"], ["--registered", "2026-11-01", "--version", "3"], ["--version", "9"]):
         given = ("schemas", "set", bucket, ORDERS, "--take-back", *more)
@@ -163,22 +163,22 @@ def test_the_last_word_counts_though_another_clock_is_ahead(orders: AdminServer,
     assert "INT64" in schemas("show", str(folder), ORDERS, "--version", "0").stderr.decode()
     lines = [" ".join(line.split()[1:4]) for line in shown("ls", str(folder), ORDERS).splitlines()[1:]]
     assert sorted(lines) == ["0 AVRO (overridden)", "0 INT64 -", "0 STRING (overridden)", "1 JSON 2023-11-14"]
-    told = json.loads(shown("ls", str(folder), "--json"))
-    assert {one["type"]: one["in_effect"] for one in told} == {
+    reported = json.loads(shown("ls", str(folder), "--json"))
+    assert {one["type"]: one["in_effect"] for one in reported} == {
         "AVRO": False, "INT64": True, "STRING": False, "JSON": True,
     }  # fmt: skip
     schemas("set", str(folder), ORDERS, "--version", "0", "--take-back")
     assert "AVRO" in schemas("show", str(folder), ORDERS, "--version", "0").stderr.decode()
 
 
-def test_a_word_that_is_not_in_effect_is_told(orders: AdminServer, folder: Path) -> None:
+def test_a_word_that_is_not_in_effect_is_reported(orders: AdminServer, folder: Path) -> None:
     given = ("schemas", "set", str(folder), ORDERS, "--version", "0")
     run(*given, "--type", "int64")
     done = run(*given, "--type", "string", "--registered", "2026-11-01", code=1)
     assert b"not in effect: INT64 was set by hand for all times of this version" in done.stderr
 
 
-def test_a_word_that_comes_meanwhile_and_is_later_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_word_that_comes_meanwhile_and_is_later_is_reported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     add = SavedSchemas.add
 
     def add_with_another(saved: SavedSchemas, topic: str, versions: Iterable[SchemaVersion]) -> int:

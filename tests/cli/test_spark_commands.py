@@ -92,8 +92,8 @@ def test_an_export_says_what_it_left_out_and_whether_its_folder_exists(
     assert "already exists" in java.command(*command, code=2).stderr.decode()
     shutil.rmtree(lake)
     done = java.command(*command, "--on-undecodable", "null", code=1)
-    told = [line for line in said(done.stderr) if "33 values are not decoded, the first in message" in line]
-    assert len(told) == 2
+    reported = [line for line in said(done.stderr) if "33 values are not decoded, the first in message" in line]
+    assert len(reported) == 2
     assert said(done.stderr)[-1] == f"{lake}: 105 messages"
     table = pq.read_table(lake)
     assert table.num_rows == 105
@@ -150,8 +150,8 @@ def test_without_pyspark_it_is_said_what_to_install_and_other_commands_work(gold
         subprocess.run([*command, *arguments], capture_output=True, timeout=1800, check=True)
 
 
-def test_wrong_usage_is_told_before_a_session_starts(golden_url: str) -> None:
-    for arguments, told in (
+def test_wrong_usage_is_reported_before_a_session_starts(golden_url: str) -> None:
+    for arguments, reported in (
         (("stats", golden_url, "a/b/c", "--topics", ".*"), b"--topics"),
         (("stats", golden_url, "--by", "hour"), b"'hour' is not one of topic, day, producer"),
         (("catalog", golden_url, "--by", "day"), b"'day'"),
@@ -161,7 +161,7 @@ def test_wrong_usage_is_told_before_a_session_starts(golden_url: str) -> None:
         (("export", golden_url), b"--to"),
     ):
         done = run("spark", *arguments, code=2, env={"PATH": ""})
-        assert told in done.stderr
+        assert reported in done.stderr
         assert b"Java" not in done.stderr
 
 

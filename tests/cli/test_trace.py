@@ -16,14 +16,14 @@ _STATS = re.compile(
 
 def test_trace_prints_each_request_and_stats_the_sum(golden_url: str, tmp_path: Path) -> None:
     arguments = ("ls", "-l", golden_url, "entries/public/golden")
-    plain, told = (
+    plain, reported = (
         # Folders of their own, for a catalog that is kept needs no requests.
         run(*arguments, *more, env={"LEDGERFS_CACHE_DIR": str(tmp_path / str(len(more)))})
         for more in ((), ("--trace", "--stats"))
     )
     assert plain.stderr == b""
-    assert told.stdout == plain.stdout
-    *lines, last = told.stderr.decode().splitlines()
+    assert reported.stdout == plain.stdout
+    *lines, last = reported.stderr.decode().splitlines()
     assert lines[0].startswith(f"trace: LIST {golden_url}: 0 bytes in ")
     reads = [
         re.fullmatch(r"trace: GET \S+-index 0-(\d+): \1 bytes in [\d.]+ ms, try 1: ok", line) for line in lines[1:]
@@ -36,7 +36,7 @@ def test_trace_prints_each_request_and_stats_the_sum(golden_url: str, tmp_path: 
     assert [int(number) for number in stats.groups()] == [len(lines), asked, 0]
 
 
-def test_stats_are_told_also_when_the_command_fails(golden_url: str) -> None:
+def test_stats_are_reported_also_when_the_command_fails(golden_url: str) -> None:
     lines = run("info", golden_url, "999999", "--stats", code=2).stderr.decode().splitlines()
     assert any(_STATS.fullmatch(line) for line in lines)
     assert lines[-1].startswith("ledgerfs: ")

@@ -55,7 +55,7 @@ def test_a_topic_without_a_schema_is_shown_as_before(typed: Bucket, golden_typed
     assert "ledgerfs schemas save" in done.stderr.decode()
 
 
-def test_what_is_not_decoded_is_told(typed: Bucket) -> None:
+def test_what_is_not_decoded_is_reported(typed: Bucket) -> None:
     done = run("head", typed.store.url, CHANGED, "-n", "200", code=1)
     assert "33 values are not decoded, the first in message" in done.stderr.decode()
     ended = run("head", typed.store.url, CHANGED, "-n", "200", "--on-undecodable", "raise", code=1)

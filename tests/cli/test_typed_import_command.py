@@ -55,8 +55,8 @@ def test_rows_of_files_by_an_avro_schema(place: Path) -> None:
     done = run("import", f"{place}/bad.parquet", f"{place}/bucket", ORDERS, *given[3:], *as_json, code=2)
     assert b"row 0: its value.at is null" in done.stderr
     assert values_of(place) == wanted
-    told = json.loads(output("import", *given, *as_json, "--json"))
-    assert (told["messages"], told["schema_version"]) == (2, 7)
+    reported = json.loads(output("import", *given, *as_json, "--json"))
+    assert (reported["messages"], reported["schema_version"]) == (2, 7)
     assert output("schemas", "ls", f"{place}/bucket", ORDERS).count("import") == 2
 
 
@@ -83,14 +83,14 @@ def test_a_csv_of_fields_is_read_as_it_was_written(place: Path) -> None:
         given = ("--values", "typed", "--flatten", "--format", kind, "--columns", "topic,key,key_bytes,value")
         run("export", f"{place}/bucket", ORDERS, out, *given)
         run("import", out, f"{place}/bucket", again, "--schema", f"{place}/r.avsc")
-        (told,) = (
+        (reported,) = (
             open_bucket(f"{place}/bucket")
             .topic(again)
             .scan(["key_bytes", "value"], values="typed")
             .to_arrow()
             .to_pylist()
         )
-        assert told == {"key_bytes": b"\1", "value": row}
+        assert reported == {"key_bytes": b"\1", "value": row}
     (header, *_) = next(Path(f"{place}/csv").glob("*.csv")).read_text().splitlines()
     names = header.replace('"', "").split(",")
     assert names == [

@@ -188,7 +188,7 @@ def test_files_that_no_export_made_are_not_touched(tmp_path: Path) -> None:
         assert (out / ".hidden.part").exists()
 
 
-def test_a_record_that_is_none_or_of_another_version_is_told(tmp_path: Path) -> None:
+def test_a_record_that_is_none_or_of_another_version_is_reported(tmp_path: Path) -> None:
     topic, out = put(tmp_path / "bucket", 1, message(1)), tmp_path / "out"
     export_topic(topic, out, "csv")
     found = record(out)
@@ -212,7 +212,7 @@ def test_what_is_wrongly_asked_for_leaves_no_folder(bucket: Bucket, tmp_path: Pa
 # Failures.
 
 
-def test_damage_ends_it_or_is_left_out_and_told_again(tmp_path: Path) -> None:
+def test_damage_ends_it_or_is_left_out_and_reported_again(tmp_path: Path) -> None:
     for i, entries in enumerate(([message(1)], [message(2), BROKEN, message(3)], [message(4)]), 1):
         topic = put(tmp_path / "bucket", i, *entries)
     with pytest.raises(CorruptMessageError, match="entry 2:1"):

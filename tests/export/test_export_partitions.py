@@ -65,12 +65,12 @@ FILES = {
 
 
 def test_each_ledger_of_each_partition_has_a_file(tier: Path, tmp_path: Path) -> None:
-    told: list[tuple[str, int, int | None]] = []
+    reported: list[tuple[str, int, int | None]] = []
     topic = bucket_of(tier).topic(TOPIC)
-    report = export_topic(topic, tmp_path / "out", "jsonl", progress=lambda *one: told.append(one))
+    report = export_topic(topic, tmp_path / "out", "jsonl", progress=lambda *one: reported.append(one))
     assert (report.topic, report.written, report.rows) == (TOPIC, 4, 5)
     assert values(tmp_path / "out") == FILES
-    assert told[-1] == (TOPIC, *[sum(ledger.length for ledger in topic.ledgers)] * 2)
+    assert reported[-1] == (TOPIC, *[sum(ledger.length for ledger in topic.ledgers)] * 2)
     assert export_topic(bucket_of(tier).topic(TOPIC), tmp_path / "out", "jsonl") == ExportReport(TOPIC, kept=4)
 
 

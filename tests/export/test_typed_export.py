@@ -86,7 +86,7 @@ def test_values_that_cannot_be_decoded_are_counted_and_kept_in_mind(typed: Bucke
             export_topic(topic, tmp_path / choice, "jsonl", values="typed")
 
 
-def test_values_without_a_version_are_told_of_in_every_run(tmp_path: Path) -> None:
+def test_values_without_a_version_are_reported_of_in_every_run(tmp_path: Path) -> None:
     orders = "public/default/orders"
     fields = metadata(sequence_id=1, publish_time_ms=CREATED_MS)
     url = put_in_folder(tmp_path, offload([frame(fields, b"x"), frame(fields, b"y")], 1))
@@ -102,7 +102,7 @@ def test_values_without_a_version_are_told_of_in_every_run(tmp_path: Path) -> No
     assert (report.kept, report.undecodable_before, report.unnamed_before) == (1, 0, 2)
 
 
-def test_the_command_tells_of_them(typed: Bucket, tmp_path: Path) -> None:
+def test_the_command_reports_of_them(typed: Bucket, tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     options = ["--values", "typed", "--on-undecodable", "null", "--flatten", "--format", "csv"]
     done = run("export", typed.store.url, CHANGED, out, *options, code=1)
@@ -135,8 +135,8 @@ def test_all_files_have_one_type_and_a_later_ledger_may_change_it(tmp_path: Path
     put_in_folder(tmp_path / "b", ledger(4, {"a": 2.5, "c": True}))
     topic = open_bucket(url).topic(EVENTS)
     before = json_rows(out)
-    told = r"other .*fields of values \(value.a, value.c\); choose"
-    with pytest.raises(InvalidOptionError, match=told):
+    reported = r"other .*fields of values \(value.a, value.c\); choose"
+    with pytest.raises(InvalidOptionError, match=reported):
         export_topic(topic, out, "parquet", values="json")
     with pytest.raises(InvalidOptionError, match=r"other .*on_undecodable, .*fields of values \(value.a, value.c\)"):
         export_topic(topic, out, "parquet", values="json", on_undecodable="null")

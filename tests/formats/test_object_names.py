@@ -72,7 +72,7 @@ FOREIGN = [
         (f"{UUID}_99999999", KeyKind.GCS_PART),
     ],
 )
-def test_keys_of_pulsar_are_told_apart(key, kind):
+def test_keys_of_pulsar_are_reported_apart(key, kind):
     assert kind_of_key(key) == kind
     assert (parse_ledger_key(key) is not None) == (kind in {KeyKind.DATA, KeyKind.INDEX})
 

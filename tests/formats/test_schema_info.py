@@ -61,9 +61,9 @@ def test_fields_of_the_older_protobuf_are_in_its_properties() -> None:
 
 @given(definitions, definitions)
 def test_pairs_of_both_forms_mean_the_same(key: tuple[str, object], value: tuple[str, object]) -> None:
-    stored, told = (pair(key, value, of_bookkeeper=one) for one in (True, False))
-    assert stored.means_the_same(told)
-    assert told.means_the_same(stored)
+    stored, reported = (pair(key, value, of_bookkeeper=one) for one in (True, False))
+    assert stored.means_the_same(reported)
+    assert reported.means_the_same(stored)
     assert not stored.means_the_same(pair(key, value, of_bookkeeper=False, encoding="SEPARATED"))
 
 

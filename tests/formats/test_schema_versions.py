@@ -87,7 +87,7 @@ def test_no_message_gets_a_schema_that_could_be_another(registered: list[tuple[i
     st.lists(st.integers(-20_000, 70_000), max_size=9),
     st.booleans(),
 )
-def test_messages_are_told_together_as_one_by_one(
+def test_messages_are_reported_together_as_one_by_one(
     registered: list[tuple[int, str]], times: list[int], is_by_import: bool
 ) -> None:
     known = [version(0, data, time) for time, data in sorted(dict(registered).items())]

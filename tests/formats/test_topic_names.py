@@ -307,7 +307,7 @@ def test_directories_of_no_topic_are_invalid(directory):
 
 
 @for_each(("encoded", "meant"), [("x y", "a/b/x+y"), ("~", "a/b/%7E"), ("ü", "a/b/%C3%BC"), ("..", "a/b/%2E%2E")])
-def test_an_invalid_directory_is_told_how_it_is_written(encoded, meant):
+def test_an_invalid_directory_is_reported_how_it_is_written(encoded, meant):
     with pytest.raises(InvalidNameError) as caught:
         managed_ledger_in(("a", "b", encoded))
     assert caught.value.reason.endswith(f"; did you mean {meant}?")

@@ -36,7 +36,7 @@ def test_each_missing_key_is_none_alone(key):
 
 
 @for_each("version", ["", "0", "2", "01", " 1", "1 ", "-12345", "aws-sdk-s3-1"])
-def test_broker_refuses_other_versions_and_is_told_which(version):
+def test_broker_refuses_other_versions_and_is_reported_which(version):
     assert PARSED.broker_refuses is None
     assert VERSION_KEY in OffloadUserMetadata(None, role="data").broker_refuses
     refused = parse_user_metadata(STORED | {VERSION_KEY: version}).broker_refuses

@@ -123,7 +123,7 @@ def test_duckdb_reads_a_file_that_is_larger_than_the_cache(
     assert list((tmp_path / "small" / "files").glob("*.file")) == []
 
 
-def test_sizes_are_told_without_rendering_only_where_they_are_known(place: Place) -> None:
+def test_sizes_are_reported_without_rendering_only_where_they_are_known(place: Place) -> None:
     fs = place.fs
     assert [info["size"] for info in fs.ls(PLAIN)] == [None] * 3
     assert fs.info(ONE)["size"] is None

@@ -354,7 +354,7 @@ def test_another_copy_of_an_id_that_is_there(fs: LedgerFileSystem, folder: Path,
     assert len(objects_in(folder)) == 10
 
 
-def test_a_transaction_that_writes_an_id_twice_is_told_so(tmp_path: Path) -> None:
+def test_a_transaction_that_writes_an_id_twice_is_reported_so(tmp_path: Path) -> None:
     def write_twice(fs: LedgerFileSystem) -> None:
         with fs.transaction:
             fs.pipe_file(PATH, RECORDS)

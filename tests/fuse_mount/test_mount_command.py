@@ -259,7 +259,7 @@ def test_a_bucket_that_is_refused_is_no_empty_one(folder: Path, place: Place, tm
         ("", "{place}", [], 2, "empty"),
     ],
 )
-def test_what_cannot_be_mounted_is_told_at_once(
+def test_what_cannot_be_mounted_is_reported_at_once(
     folder: Path, place: Place, url: str, target: str, options: list[str], code: int, said: str
 ) -> None:
     names = {"bucket": str(folder), "place": str(place.path)}
@@ -275,7 +275,7 @@ def test_mounting_twice_is_refused(folder: Path, place: Place) -> None:
     assert place.is_mounted
 
 
-def test_a_store_that_refuses_or_is_not_there_is_told(s3_golden: str, s3: S3Server, place: Place) -> None:
+def test_a_store_that_refuses_or_is_not_there_is_reported(s3_golden: str, s3: S3Server, place: Place) -> None:
     assert "no such bucket" in place.mount("s3://not-there", *s3_options(s3), code=3)
     endpoint = ["-o", f"endpoint_url={s3.endpoint}"]
     message = place.mount(s3_golden, *endpoint, code=3)
@@ -288,7 +288,7 @@ def test_a_store_that_refuses_or_is_not_there_is_told(s3_golden: str, s3: S3Serv
     ("module", "said"),
     [("raise ImportError('no')", "ledgerfs[fuse]"), ("raise OSError('no')", "apt-get install fuse3")],
 )
-def test_missing_libraries_are_told(folder: Path, place: Place, tmp_path: Path, module: str, said: str) -> None:
+def test_missing_libraries_are_reported(folder: Path, place: Place, tmp_path: Path, module: str, said: str) -> None:
     (tmp_path / "site").mkdir()
     (tmp_path / "site/mfusepy.py").write_text(module)
     assert said in place.mount(str(folder), code=2, env={"PYTHONPATH": str(tmp_path / "site")})

@@ -144,7 +144,7 @@ def test_a_table_that_cannot_be_rendered_is_an_error_whoever_asks(mount: Mount, 
     assert mount.run(f"cat {file} | wc -l").stdout.split() == [b"60"]
 
 
-def test_a_ledger_that_is_deleted_is_told_and_not_shown_any_more(
+def test_a_ledger_that_is_deleted_is_reported_and_not_shown_any_more(
     mount: Mount, s3: S3Server, bucket: str, made: dict[int, Offload]
 ) -> None:
     mount.run(f"stat {path_of(DELETED)}")
@@ -160,7 +160,7 @@ def test_a_ledger_that_is_deleted_is_told_and_not_shown_any_more(
     assert mount.run(f"cat {path_of(DELETED)}").stdout == made[DELETED].records
 
 
-def test_a_ledger_that_is_replaced_is_told_and_then_the_new_one(
+def test_a_ledger_that_is_replaced_is_reported_and_then_the_new_one(
     mount: Mount, s3: S3Server, bucket: str, made: dict[int, Offload]
 ) -> None:
     old, new = made[REPLACED].records, make_ledger(REPLACED, 1)

@@ -398,7 +398,7 @@ def store(
         yield made, place
 
 
-def test_a_store_that_fails_is_told_when_the_file_is_closed(store: tuple[Mount, Place], proxy: FaultProxy) -> None:
+def test_a_store_that_fails_is_reported_when_the_file_is_closed(store: tuple[Mount, Place], proxy: FaultProxy) -> None:
     mount, place = store
     for kind, number in (("500", errno.EIO), ("403", errno.EACCES)):
         for file in ("small", "large"):

@@ -155,9 +155,9 @@ def test_each_error_is_said_once(error: Exception, lines: list[str], caplog: pyt
             raise error
 
     for _ in range(3):
-        with pytest.raises(MountError) as told:
+        with pytest.raises(MountError) as reported:
             Callbacks().read("/a", 1)
-        assert told.value.errno == errno_of(error)
+        assert reported.value.errno == errno_of(error)
     shown = [record for record in caplog.records if record.levelno >= logging.INFO]
     assert [f"{record.levelname} {record.message}" for record in shown] == lines
     assert all(bool(record.exc_info) == isinstance(error, ValueError) for record in shown)
@@ -530,14 +530,14 @@ def _fail(_: object) -> bool:
     raise StoreError("no answer")
 
 
-def test_what_proc_tells_of_a_process(tmp_path: Path) -> None:
+def test_what_proc_reports_of_a_process(tmp_path: Path) -> None:
     """Of one that goes on, one that is not there, and of what it and its children have open."""
     assert process_of(ME) == os.getpid()
-    told: list[int] = []
-    thread = threading.Thread(target=lambda: told.append(process_of(threading.get_native_id())))
+    reported: list[int] = []
+    thread = threading.Thread(target=lambda: reported.append(process_of(threading.get_native_id())))
     thread.start()
     thread.join()
-    assert told == [os.getpid()]
+    assert reported == [os.getpid()]
     assert process_of(1 << 30) == 1 << 30
     assert not has_failed(ME)
     assert not has_failed(1 << 30)

@@ -251,7 +251,7 @@ def test_two_versions_are_never_mixed(changing: Changing) -> None:
 
 
 @pytest.mark.parametrize("kind", ["shorter", "longer"])
-def test_a_size_that_is_told_ends_no_other_version(asked: Bucket, kind: str) -> None:
+def test_a_size_that_is_reported_ends_no_other_version(asked: Bucket, kind: str) -> None:
     """Also if nobody opens the new one."""
     for command in ("stat", "ls -l", "test -s"):
         with changing_file(asked, kind) as changing:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ledgerfs import open_bucket
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import CorruptObjectError, LedgerfsError, NotFoundError
-from ledgerfs.layouts.pulsar_blob.remains import remains_of
+from ledgerfs.layouts.pulsar_blob.fragments import fragments_of
 from ledgerfs.verification import verify
 from tests.support.ledgers import Offload, offload, put_in_folder, records_of
 
@@ -78,8 +78,8 @@ def assert_noticed(folder: Path, damaged: Iterable[tuple[Offload, str]]) -> None
     folder.mkdir()
     url = put_in_folder(folder, *(made for made, _ in given.values()))
     bucket = open_bucket(url)
-    bad_indexes = {bad.error.key for bad in remains_of(bucket.catalog).bad_indexes}
-    assert all(bad.error.offset is not None for bad in remains_of(bucket.catalog).bad_indexes)
+    bad_indexes = {bad.error.key for bad in fragments_of(bucket.catalog).bad_indexes}
+    assert all(bad.error.offset is not None for bad in fragments_of(bucket.catalog).bad_indexes)
     for made, what in given.values():
         error: LedgerfsError | None = None
         try:
@@ -92,11 +92,11 @@ def assert_noticed(folder: Path, damaged: Iterable[tuple[Offload, str]]) -> None
             assert error.key in made.objects, what
             assert error.offset is not None, what
     findings = verify(open_bucket(url), threads=1).findings
-    told = {finding.key for finding in findings if finding.severity.value == "damage"}
+    reported = {finding.key for finding in findings if finding.severity.value == "damage"}
     for made, what in given.values():
-        assert told & made.objects.keys(), f"verify does not see {what}"
-        told -= made.objects.keys()
-    assert not told
+        assert reported & made.objects.keys(), f"verify does not see {what}"
+        reported -= made.objects.keys()
+    assert not reported
     shutil.rmtree(folder)
 
 
@@ -166,9 +166,9 @@ def test_every_flipped_byte_of_a_ledger_is_noticed(tmp_path: Path, ledgers: list
     # One that is sound under another id, too: else the ids alone would be what is noticed.
     whole = replace(original, ledger_id=len(original.data) + 1)
     report = verify(open_bucket(put_in_folder(tmp_path, *flipped.values(), whole)), threads=1)
-    told = {finding.key for finding in report.findings if finding.severity.value == "damage"}
-    assert told.isdisjoint(whole.objects)
-    unnoticed = {at for at, made in flipped.items() if told.isdisjoint(made.objects)}
+    reported = {finding.key for finding in report.findings if finding.severity.value == "damage"}
+    assert reported.isdisjoint(whole.objects)
+    unnoticed = {at for at, made in flipped.items() if reported.isdisjoint(made.objects)}
     assert unnoticed <= broker_metadata_of(original.data)
     assert report.ledgers == len(places) + 1 > 100
 

@@ -92,7 +92,7 @@ def test_every_read_gives_the_right_bytes_or_our_error(
 ) -> None:
     if kind == "hang":
         request.getfixturevalue("hasty")
-    told = []
+    reported = []
     with ThreadPoolExecutor(len(READINGS)) as pool:
         for schedule in SCHEDULES:
             made = [
@@ -104,7 +104,9 @@ def test_every_read_gives_the_right_bytes_or_our_error(
                     patch.setenv(TIMEOUT_VARIABLE, str(GIVEN_UP_S))
                 outcomes = list(pool.map(Combination.meet, made))
             list(pool.map(Combination.check_afterwards, made))
-            told += [f"{one.reading.name} {schedule}: {outcome}" for one, outcome in zip(made, outcomes, strict=True)]
+            reported += [
+                f"{one.reading.name} {schedule}: {outcome}" for one, outcome in zip(made, outcomes, strict=True)
+            ]
     with capsys.disabled():
-        print(f"\nfault matrix, {kind}: {len(told)} combinations; {'; '.join(told)}")
-    assert len(told) == len(READINGS) * len(SCHEDULES) == 18
+        print(f"\nfault matrix, {kind}: {len(reported)} combinations; {'; '.join(reported)}")
+    assert len(reported) == len(READINGS) * len(SCHEDULES) == 18

@@ -92,5 +92,5 @@ def test_a_contradicted_walk_has_yielded_nothing_of_it_or_fails(tmp_path: Path) 
     assert list(all_of(ledger, first)) == list(enumerate(entries))[first:]
     skipped: list[tuple[int, int, CorruptLedgerError]] = []
     with pytest.raises(StaleObjectError):
-        list(reader(url, wrong_place(made)).batches(first, 5999, on_damage=lambda *told: skipped.append(told)))
+        list(reader(url, wrong_place(made)).batches(first, 5999, on_damage=lambda *reported: skipped.append(reported)))
     assert skipped == []

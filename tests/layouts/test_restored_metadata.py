@@ -179,7 +179,7 @@ def test_an_object_that_is_replaced_while_parts_are_copied_stays_the_other_one(
     assert "Uploads" not in s3.client.list_multipart_uploads(Bucket=s3_bucket)
 
 
-def test_a_store_that_keeps_less_than_it_is_told_is_an_error(
+def test_a_store_that_keeps_less_than_it_is_reported_is_an_error(
     s3: S3Server, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(s3, s3_bucket, ledger(), **GIVEN)

@@ -40,7 +40,7 @@ def put(joiner: ChunkJoiner, position: tuple[int, int], identity: bytes, chunk: 
         ([0], 9, [], [Incomplete(1, 0, 1, 9)]),
     ],
 )
-def test_parts_become_the_message_and_what_is_incomplete_is_told_once(parts, chunks, whole, incomplete):
+def test_parts_become_the_message_and_what_is_incomplete_is_reported_once(parts, chunks, whole, incomplete):
     joiner = ChunkJoiner()
     found = [add(joiner, i, chunk, chunks) for i, chunk in enumerate(parts)]
     assert found == [b"012" if i in whole else None for i in range(len(parts))]

@@ -357,7 +357,7 @@ def test_a_key_made_as_pulsars_guide_has_it():
     assert reader.decrypt(*encrypt(TEXT, ("guide", key))) == TEXT
 
 
-def test_a_cryptography_that_cannot_read_such_a_key_is_told_of(monkeypatch):
+def test_a_cryptography_that_cannot_read_such_a_key_is_reported_of(monkeypatch):
     def refuse(*_, **__):
         raise ValueError("ECDSA keys with explicit parameters are unsupported at this time")  # as 42 to 46 do
 

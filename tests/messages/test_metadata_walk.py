@@ -83,7 +83,7 @@ def test_metadata_cut_at_any_byte_is_damage_or_lacks_a_field_or_is_what_protobuf
 
 
 @pytest.mark.parametrize("missing", ["producer_name", "sequence_id", "publish_time_ms"])
-def test_a_required_field_that_is_missing_is_told(missing):
+def test_a_required_field_that_is_missing_is_reported(missing):
     meta = metadata()
     meta.ClearField(missing)
     assert status_of(frame(meta)) == Status.MISSING_FIELD
@@ -95,7 +95,7 @@ def test_a_required_field_of_another_wire_type_is_missing():
 
 
 @for_each("time", [2**63, 2**63 + 5, 2**63 - 1, 2**60])
-def test_a_publish_time_that_no_calendar_holds_is_told_as_such(time):
+def test_a_publish_time_that_no_calendar_holds_is_reported_as_such(time):
     assert status_of(frame(metadata(publish_time_ms=time))) == Status.IMPOSSIBLE_TIME
     assert status_of(frame(metadata(publish_time_ms=time, sequence_id=2**63))) == Status.IMPOSSIBLE_TIME
 

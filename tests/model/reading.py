@@ -227,7 +227,7 @@ def export(
     states = actor.may_see(number, begin)
     if error is not None:
         # One that failed half way has made the folder its bucket's, perhaps.
-        is_told = (
+        is_reported = (
             number in actor.refused
             or len(states) > 1
             or not is_whole(states[0], topic)
@@ -235,7 +235,7 @@ def export(
             or not is_first
         )
         known.setdefault(number, False)
-        assert is_told, f"{what}: {error!r}"
+        assert is_reported, f"{what}: {error!r}"
         return
     others = [other for other, is_done in known.items() if is_done and other != number]
     assert not others, f"{what}, which holds an export of bucket {others}"

@@ -44,7 +44,7 @@ class SaveSchemas:
     bucket: int
 
     def __call__(self, world: World, actor: Actor, meeting: Meeting | None) -> None:
-        said = [one.told for one in world.registry.visible]
+        said = [one.reported for one in world.registry.visible]
         with world.acting(actor, meeting):
             try:
                 SavedSchemas(actor.bucket(self.bucket).raw_store).add(WHOLE, said)
@@ -84,7 +84,7 @@ class SetByHand:
 class ImportTyped:
     """Rows become a ledger, with values by a schema.
 
-    Schema and number are "told", those that the clusters have now; "saved", some of those in the bucket; "wrong", the number that the
+    Schema and number are "reported", those that the clusters have now; "saved", some of those in the bucket; "wrong", the number that the
     clusters have now, of whatever schema; or none is given ("none"); else the number is the bucket's own ("own").
     """
 
@@ -135,7 +135,7 @@ class ImportTyped:
                 return (self.kind if world.saved[self.bucket].now else FIRST), None
             case "wrong" if in_use:
                 return self.kind, in_use[-1].version
-            case "told" if in_use:
+            case "reported" if in_use:
                 return in_use[-1].kind, in_use[-1].version
             case "saved":
                 known = [one for one in world.saved[self.bucket].now if one.version >= 0 and not one.is_deletion]
@@ -166,7 +166,7 @@ def begin(world: World) -> None:
     world.registry.change("register", FIRST, world.clock)
 
 
-def numbers_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def numbers_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have an import tell which number it has chosen, before it publishes anything."""
     chosen = SchemaOfRows.of
 
@@ -248,7 +248,7 @@ TYPED_IMPORTS = st.builds(
     st.sampled_from([(), (), (-3,), (3,), (-5, 5, 0)]),
     st.sampled_from([1, 1000]),
     _kinds,
-    st.sampled_from(["told", "saved", "own", "own", "none", "wrong"]),
+    st.sampled_from(["reported", "saved", "own", "own", "none", "wrong"]),
     st.booleans(),
 )
 TYPED_READS = st.builds(

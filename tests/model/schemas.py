@@ -161,7 +161,7 @@ class Registered:
     is_deletion: bool = False
 
     @property
-    def told(self) -> SchemaVersion:
+    def reported(self) -> SchemaVersion:
         """What the cluster says of it."""
         schema = SchemaInfo("NONE") if self.is_deletion else KINDS[self.kind].schema
         return SchemaVersion(self.version, schema, self.time_ms, self.is_deletion, "http://cluster:8080", 1)

@@ -38,19 +38,19 @@ def write(world: World, actor: Actor, number: int, contents: Sequence[Content], 
             schema = from_arrow_schema(partitions[0].schema)
             options = {"path": world.places[number].url, "topic": topic, "blockSize": str(5 << 20)}
             sink = open_sink(options, schema, overwrite=False)
-            told: list[WrittenPartition] = []
+            reported: list[WrittenPartition] = []
             for partition, rows in enumerate(partitions):
                 with mock.patch.object(data_sink, "_task", lambda partition=partition: (partition, 0)):
-                    told.append(sink.write(rows.batches()))
-                ledger = told[-1].ledger
+                    reported.append(sink.write(rows.batches()))
+                ledger = reported[-1].ledger
                 assert ledger is not None
                 partition_of[ledger.ledger.key.uuid] = partition
                 actor.met()
-            sink.commit(told)
+            sink.commit(reported)
         except LedgerfsError as error:
             world.require_nothing_left(number, running, error)
             return
-        written = [one.ledger.ledger.key for one in told if one.ledger is not None]
+        written = [one.ledger.ledger.key for one in reported if one.ledger is not None]
         assert len(written) == len(contents)
         world.acknowledge(number, running, [(key.uuid, key.ledger_id) for key in written])
 
@@ -61,11 +61,11 @@ def read(actor: Actor, number: int, topic: str) -> list[str]:
     found: list[str] = []
     with using(actor, number):
         options = read_options({"path": place.url, "topic": topic, "partitionBytes": "1"})
-        for told in plan(options).told():
+        for reported in plan(options).reported():
             actor.met()
             with using(actor, number):
                 scan = replace(options.scan, columns=("value",))
-                for batch in read_partition(Partition.of(told), options.storage, scan):
+                for batch in read_partition(Partition.of(reported), options.storage, scan):
                     found += [value.decode() for value in batch.column("value").to_pylist()]
     return found
 

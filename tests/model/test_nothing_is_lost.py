@@ -5,7 +5,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.model.machine import NothingIsLost, StoreRefuses, TwoBuckets, ValuesAreTrue
 from tests.model.places import Folder, Place, S3Bucket
-from tests.model.schema_acts import numbers_told
+from tests.model.schema_acts import numbers_reported
 from tests.model.searching import searching
 from tests.model.writing import one_after_another
 from tests.support.s3 import S3Server
@@ -14,7 +14,7 @@ from tests.support.s3 import S3Server
 @pytest.fixture(autouse=True)
 def _one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
     one_after_another(monkeypatch)
-    numbers_told(monkeypatch)
+    numbers_reported(monkeypatch)
 
 
 class _InFolders(TwoBuckets):

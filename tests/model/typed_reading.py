@@ -222,7 +222,7 @@ def _in_parts(reading: Reading) -> None:
     actor, number = reading.actor, reading.number
     place = actor.world.places[number]
     given = {_OF_SPARK[name]: str(value) for name, value in reading.options}
-    told: list[Undecodable] = []
+    reported: list[Undecodable] = []
     with using(actor, number):
         options = read_options({"path": place.url, "topic": reading.topic, "partitionBytes": "1", **given})
         scan = replace(options.scan, columns=("value",))
@@ -234,10 +234,10 @@ def _in_parts(reading: Reading) -> None:
             with using(actor, number):
                 for batch in read_partition(
                     Partition.of(part), options.storage, scan,
-                    on_end=lambda report: told.extend(report.undecodable), schemas=schemas,
+                    on_end=lambda report: reported.extend(report.undecodable), schemas=schemas,
                 ):  # fmt: skip
                     reading.rows += found_in(batch)
-    reading.undecodable = told
+    reading.undecodable = reported
 
 
 _OF_SPARK = {
@@ -319,7 +319,7 @@ def _difference_of_files(
     shapes: Iterable[Shape] = {one.shape for rows in files.values() for one in rows}
     shape = next(iter(shapes), EACH)
     for name, rows in expected.items():
-        told = difference(Table(files.get(name, []), None, reading.is_skipped), rows, shape)
-        if told is not None:
-            return f"file {name}: {told}"
+        reported = difference(Table(files.get(name, []), None, reading.is_skipped), rows, shape)
+        if reported is not None:
+            return f"file {name}: {reported}"
     return None

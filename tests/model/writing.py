@@ -243,13 +243,13 @@ def _content_of_copy(world: World, key: LedgerKey, index: OffloadIndex) -> Conte
     known = world.contents.get((key.uuid, key.ledger_id))
     if known is not None and known.topic == topic:
         return known
-    told = metadata.origin or Origin(key.ledger_id, metadata.last_entry, metadata.length)
+    reported = metadata.origin or Origin(key.ledger_id, metadata.last_entry, metadata.length)
     found = [
         copy.content
         for model in world.models
         for state in reversed(model.history)
         for (_, ledger_id), copy in state.items()
-        if copy.content.topic == topic and Origin(ledger_id, copy.last_entry, copy.length) == told
+        if copy.content.topic == topic and Origin(ledger_id, copy.last_entry, copy.length) == reported
     ]
     assert found, f"{key} is a copy of nothing"
     return found[0]
@@ -281,11 +281,11 @@ def _require_once(model: BucketModel, begin: int, copied: Sequence[Key]) -> None
 
 def _require_all(states: Sequence[State], done: Sequence[CopiedLedger]) -> None:
     """Say that every ledger was told of that the source had at one of some moments."""
-    told = {(one.source.topic, one.source.ledger_id) for one in done}
+    reported = {(one.source.topic, one.source.ledger_id) for one in done}
     had = [
         {(copy.content.topic, ledger_id) for (_, ledger_id), copy in state.items() if copy.has_data} for state in states
     ]
-    assert told in had, f"ledgers of the source were left out: {told}, and it had {had[-1]}"
+    assert reported in had, f"ledgers of the source were left out: {reported}, and it had {had[-1]}"
 
 
 def repair(world: World, actor: Actor, number: int) -> None:

@@ -15,7 +15,7 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import AccessDeniedError, InvalidNameError, StoreError, StoreUnreachableError
 from ledgerfs.formats.pulsar_blob.block import BLOCK_HEADER_BYTES, BlockHeader, build_block_header, build_padding
 from ledgerfs.formats.pulsar_blob.index import OffloadIndex, parse_index
-from ledgerfs.layouts.pulsar_blob.remains import remains_of
+from ledgerfs.layouts.pulsar_blob.fragments import fragments_of
 from ledgerfs.layouts.pulsar_blob.repairs.data_walk import metadata_left_in
 from ledgerfs.repair import Repair, RepairPlan, plan_repair
 from ledgerfs.storage.folders.writes import LocalWrites
@@ -99,7 +99,7 @@ def orphaned(folder: Path, data: bytes) -> Repair:
 @pytest.mark.long
 def test_a_whole_bucket_on_s3_needs_nothing(s3_golden: str, s3: S3Server) -> None:
     seen: list[tuple[str, int, int | None]] = []
-    plan = plan_repair(open_bucket(s3_golden, s3.options), progress=lambda *told: seen.append(told))
+    plan = plan_repair(open_bucket(s3_golden, s3.options), progress=lambda *reported: seen.append(reported))
     assert plan.items == ()
     assert ("reading user metadata", 104, 104) in seen
 
@@ -122,8 +122,8 @@ def test_all_golden_data_objects_walk_whole(golden: Path, tmp_path: Path) -> Non
     for ref in bucket.catalog.refs():
         index, rebuilt = bucket.reader(ref).index, contents[ref.object("index").key]
         assert (rebuilt.blocks, rebuilt.data_length) == (index.blocks, index.data_length)
-        told = rebuilt.metadata.length, rebuilt.metadata.last_entry, rebuilt.metadata.created_ms
-        assert told == (ref.length, ref.last_entry, None)
+        reported = rebuilt.metadata.length, rebuilt.metadata.last_entry, rebuilt.metadata.created_ms
+        assert reported == (ref.length, ref.last_entry, None)
 
 
 def test_an_index_is_rebuilt_only_when_the_topic_is_known(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_the_ledger_that_pulsar_lost_is_not_rebuilt_without_its_index(golden: Pa
     assert "the entries from 5 on did not fit a block" in item.reason
 
 
-def test_another_index_of_the_same_ledger_is_believed_when_it_tells_of_more(tmp_path: Path) -> None:
+def test_another_index_of_the_same_ledger_is_believed_when_it_reports_of_more(tmp_path: Path) -> None:
     longer, shorter = offload(entries(40), uuid=1), offload(entries(39), uuid=2)
     (tmp_path / index_key(longer)).write_bytes(longer.index)
     url = only_data(tmp_path, shorter)
@@ -399,8 +399,8 @@ def test_the_ledger_of_another_cluster_with_the_same_id_is_kept(s3: S3Server, s3
     for key, data in theirs.objects.items():
         s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data, Metadata={VERSION_KEY: "1"})
     for made, name in ((ours, "ours"), (again, "theirs"), (alike, "alike")):
-        told = {VERSION_KEY: "1", "ManagedLedgerName": f"a/b/persistent/{name}", "pulsarClusterName": "west"}
-        s3.client.put_object(Bucket=s3_bucket, Key=data_key(made), Body=made.data, Metadata=told)
+        reported = {VERSION_KEY: "1", "ManagedLedgerName": f"a/b/persistent/{name}", "pulsarClusterName": "west"}
+        s3.client.put_object(Bucket=s3_bucket, Key=data_key(made), Body=made.data, Metadata=reported)
     url = f"s3://{s3_bucket}"
     plan = plan_repair(open_bucket(url, s3.options), older_than_s=0, topic="x/y/z")
     found = {names[str(item.key)[:36]].uuid: item.action_name for item in plan.items}
@@ -616,13 +616,13 @@ def test_an_index_of_the_streaming_offloader_or_another_software_is_left_alone(s
 
 def test_user_metadata_that_was_dropped_is_restored_and_only_that(s3: S3Server, s3_bucket: str) -> None:
     lost, half, foreign, whole = (offload(entries(3), i, uuid=i) for i in (1, 2, 3, 4))
-    told = {
+    reported = {
         lost: {},
         half: {"pulsarclustername": "west", "mine": "kept"},
         foreign: {VERSION_KEY: "aws-sdk-s3-1"},
         whole: {VERSION_KEY: "1"},
     }
-    for made, names in told.items():
+    for made, names in reported.items():
         for key, data in made.objects.items():
             s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data, Metadata=names)
     url = f"s3://{s3_bucket}"
@@ -631,15 +631,17 @@ def test_user_metadata_that_was_dropped_is_restored_and_only_that(s3: S3Server, 
     assert {item.key for item in plan.to_do} == {*lost.objects, *half.objects}
     assert {item.key for item in plan.left} == set(foreign.objects)
     assert carried_out(plan) == ["restore-metadata"] * 4
-    now = {key: s3.client.head_object(Bucket=s3_bucket, Key=key)["Metadata"] for made in told for key in made.objects}
+    now = {
+        key: s3.client.head_object(Bucket=s3_bucket, Key=key)["Metadata"] for made in reported for key in made.objects
+    }
     assert now[data_key(lost)][VERSION_KEY] == "1"
     assert now[data_key(lost)]["managedledgername"] == NAME
     assert (now[data_key(lost)]["role"], now[index_key(lost)]["role"]) == ("data", "index")
     assert now[index_key(half)]["pulsarclustername"] == "west"
     assert now[index_key(half)]["mine"] == "kept"
-    assert now[data_key(whole)] == told[whole]
-    assert now[data_key(foreign)] == told[foreign]
-    for made in told:
+    assert now[data_key(whole)] == reported[whole]
+    assert now[data_key(foreign)] == reported[foreign]
+    for made in reported:
         for key, data in made.objects.items():
             assert s3.client.get_object(Bucket=s3_bucket, Key=key)["Body"].read() == data
     s3.client.delete_objects(Bucket=s3_bucket, Delete={"Objects": [{"Key": key} for key in foreign.objects]})
@@ -776,10 +778,10 @@ def test_one_that_fails_keeps_none_of_the_others_from_being_done(
     outcomes = list(plan_repair(bucket).carry_out())
     assert sum(isinstance(outcome.error, AccessDeniedError) for outcome in outcomes) == 1
     assert [path.name for path in tmp_path.iterdir()] == [data_key(ledgers[1])]
-    assert remains_of(bucket.catalog).orphans.size == 1  # listed again
+    assert fragments_of(bucket.catalog).orphans.size == 1  # listed again
 
 
-def test_a_name_that_is_no_topic_is_told_before_anything_is_asked(tmp_path: Path) -> None:
+def test_a_name_that_is_no_topic_is_reported_before_anything_is_asked(tmp_path: Path) -> None:
     with pytest.raises(InvalidNameError):
         planned(str(tmp_path / "nowhere"), topic="non-persistent://a/b/c")
 

@@ -111,7 +111,7 @@ KEPT: dict[str, tuple[bytes | None, bytes | None, MadeMapFile, list[str], str]] 
 
 @for_each("what", KEPT)
 def test_what_a_copy_does_not_prove_is_left_alone(what: str, case_path: Path) -> None:
-    data, index, copy, layouts, told = KEPT[what]
+    data, index, copy, layouts, reported = KEPT[what]
     folder = case_path
     url = bucket_of(folder, data, index, copy)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
@@ -119,7 +119,7 @@ def test_what_a_copy_does_not_prove_is_left_alone(what: str, case_path: Path) ->
         plan = planned(url, layout)
         assert plan.to_do == []
         reasons = [item.reason for item in plan.left if item.severity.value == "damage"]
-        assert any(told.format(copy=copy.folder) in reason for reason in reasons), reasons
+        assert any(reported.format(copy=copy.folder) in reason for reason in reasons), reasons
         assert list(plan.carry_out()) == []
         assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
@@ -256,10 +256,10 @@ def test_a_ledger_of_no_known_topic_is_not_named_as_one_that_is_there(
 
 def test_nor_as_one_that_the_same_repair_makes(s3: S3Server, s3_bucket: str) -> None:
     nameless, lost = offload(MINE, 2, uuid=UUID, name=None), offload(THEIRS, 2, uuid=UUID + 1)
-    told = {"role": "data", "managedledgername": NAME, "s3managedledgeroffloaderformatversion": "1"}
+    reported = {"role": "data", "managedledgername": NAME, "s3managedledgeroffloaderformatversion": "1"}
     for key, data in nameless.objects.items():
         s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data)
-    s3.client.put_object(Bucket=s3_bucket, Key=offloaded(lost)[0], Body=lost.data, Metadata=told)
+    s3.client.put_object(Bucket=s3_bucket, Key=offloaded(lost)[0], Body=lost.data, Metadata=reported)
     plan = plan_repair(open_bucket(f"s3://{s3_bucket}", s3.options), topic=TOPIC, ledgers=[2], older_than_s=0)
     assert [item.action_name for item in plan.to_do] == ["rebuild-index"]
     assert len([item for item in plan.left if f"another ledger 2: {offloaded(lost)[0]}" in item.reason]) == 2

@@ -187,19 +187,21 @@ def require_newest(typed: Bucket, golden_typed: Path, name: str) -> None:
     report, values = scanned(typed, name, found)
     newest = typed.schemas_of(TOP + name).latest
     assert newest is not None
-    told = found
+    reported = found
     if f"{TOP}{name}" in topics(golden_typed, "expected-latest"):
-        told = topic(golden_typed, TOP + name, "expected-latest")
+        reported = topic(golden_typed, TOP + name, "expected-latest")
         schemas = schemas_of(golden_typed, TOP + name)
     elif newest.schema.type == "JSON":
         schemas = schemas_of(golden_typed, TOP + name)
     else:
         schemas = {newest.version: newest.schema}
-    decoded = is_decoded(told)
+    decoded = is_decoded(reported)
     for number, info in schemas.items():
-        rows = np.flatnonzero(decoded & (told.versions == number))
+        rows = np.flatnonzero(decoded & (reported.versions == number))
         writer = newest.schema if name == "proto" else info
-        assert_said(values.take(pa.array(rows)), [told.expected[row]["value"] for row in rows], writer, newest.schema)
+        assert_said(
+            values.take(pa.array(rows)), [reported.expected[row]["value"] for row in rows], writer, newest.schema
+        )
     expected = NOT_DECODED.get(name, {}) | NOT_RESOLVED.get(name, {})
     assert counts(report, expected) == expected
     are_lost = pc.and_(found.rows["value"].is_valid(), values.is_null())

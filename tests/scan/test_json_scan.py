@@ -26,7 +26,7 @@ from ledgerfs.scan.report import ScanReport
 from ledgerfs.scan.value_reading import ValueReading
 from tests.support.each import for_each
 from tests.support.entries import frame, metadata
-from tests.support.json_topics import NAME, entry, ledger, put, told
+from tests.support.json_topics import NAME, entry, ledger, put, reported
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
 from tests.support.typed_golden import Node
 
@@ -71,7 +71,7 @@ def test_every_row_is_what_json_loads_gives(
     kind = topic.scan(["value"], values="json").schema.field("value").type
     report = ScanReport()
     rows = scan.to_arrow(report).to_pylist()
-    said = [told(kind, one) for documents in ledgers for one in documents]
+    said = [reported(kind, one) for documents in ledgers for one in documents]
     if flatten and pa.types.is_struct(kind):
         assert [{**row, "entry_id": 0} for row in rows] == [
             {"entry_id": 0} | (one or dict.fromkeys(kind.names)) for one in said
@@ -316,7 +316,7 @@ def test_golden_documents(golden: Bucket, golden_typed: Path, name: str) -> None
     kind = topic.json_type()
     are_rows = [not pa.types.is_struct(kind) or one["t"] in {"object", "null"} for one in nodes]
     found = values_of(topic, on_undecodable="skip")
-    assert found == [told(kind, document(one)) for one, is_row in zip(nodes, are_rows, strict=True) if is_row]
+    assert found == [reported(kind, document(one)) for one, is_row in zip(nodes, are_rows, strict=True) if is_row]
     assert len(found) > 50
     assert all(are_rows) or name == "json-odd"
 

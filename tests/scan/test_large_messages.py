@@ -229,9 +229,9 @@ def test_a_bomb_takes_no_memory_whether_it_bears_out_its_claim_or_not(tmp_path, 
         ]
     ):
         url = url_of(tmp_path / str(number), [small(0), packed(ZSTD, b"", stored, size=size)])
-        told = measured(url, 128 * MIB)
-        assert expected in told
-        assert told.endswith(" within")
+        reported = measured(url, 128 * MIB)
+        assert expected in reported
+        assert reported.endswith(" within")
 
 
 @for_each("codec", [LZ4, ZLIB, SNAPPY])
@@ -240,9 +240,9 @@ def test_lies_of_other_codecs_take_no_memory(tmp_path, codec, measured):
     plain = os.urandom(MIB) + bytes(MIB)
     most = {LZ4: 200 * MIB, ZLIB: 900 * MIB, SNAPPY: 22 * MIB}[codec]
     url = url_of(tmp_path / str(codec), [small(0), packed(codec, plain, size=most)])
-    told = measured(url, 128 * MIB)
-    assert "CorruptMessageError entry 1:1" in told
-    assert told.endswith(" within")
+    reported = measured(url, 128 * MIB)
+    assert "CorruptMessageError entry 1:1" in reported
+    assert reported.endswith(" within")
 
 
 def test_large_messages_of_one_window_come_one_by_one(tmp_path, measured):
@@ -278,11 +278,11 @@ def test_commands_end_with_2_above_the_ceiling_and_with_1_where_it_is_left_out(t
     url = url_of(tmp_path / "bucket", [small(0), packed(ZSTD, text(7 * MIB)), small(1)])
     given = ("--max-message-bytes", str(6 * MIB))
     for command in (("head", url, TOPIC), ("export", url, TOPIC, str(tmp_path / "out"))):
-        told = run(*command, *given, code=2).stderr.decode()
-        assert "entry 1:1: the message has 7340032 bytes" in told
-        assert "max_message_bytes=7340032" in told
-    told = run("export", url, TOPIC, str(tmp_path / "rest"), *given, "--on-corrupt", "skip", code=1).stderr.decode()
-    assert "left out 1:1: the message has 7340032 bytes" in told
+        reported = run(*command, *given, code=2).stderr.decode()
+        assert "entry 1:1: the message has 7340032 bytes" in reported
+        assert "max_message_bytes=7340032" in reported
+    reported = run("export", url, TOPIC, str(tmp_path / "rest"), *given, "--on-corrupt", "skip", code=1).stderr.decode()
+    assert "left out 1:1: the message has 7340032 bytes" in reported
     run("export", url, TOPIC, str(tmp_path / "all"))
 
 

@@ -112,7 +112,7 @@ def test_ids_of_every_kind(text: object, parts: tuple[object, ...]) -> None:
     ["", "26", "26:", "26:x", "-1:3", "26:3:-2", "26:3:1:2:3", "26:3;", ";26:3", " 26:3", "26:3\n", "٢:٣", 26, None,
      (), (26,), (26, 3.5), ("26", "-3"), b"26:3", (1, 2, 3, 4, 5), "9" * 20 + ":0"],
 )  # fmt: skip
-def test_what_is_no_id_is_told(bucket: Bucket, wrong: object) -> None:
+def test_what_is_no_id_is_reported(bucket: Bucket, wrong: object) -> None:
     with pytest.raises(InvalidNameError, match="not a message id"):
         bucket.topic(f"{GOLDEN}plain").message(wrong)
 
@@ -190,7 +190,7 @@ def test_encrypted_messages_behave_as_in_a_scan(bucket: Bucket, golden: Path) ->
     assert topic.message(parts, private_keys=keys).sequence_id == last["sequence_id"]
 
 
-def test_damage_is_told(tmp_path: Path) -> None:
+def test_damage_is_reported(tmp_path: Path) -> None:
     topic = topic_with(tmp_path, [message(0), message(1)[:-1] + b"?"])
     with pytest.raises(CorruptMessageError, match=r"entry 1:1.*CRC32C"):
         topic.message("1:1")
@@ -242,7 +242,7 @@ def test_damage_among_the_entries_around_a_chunked_message_is_not_its_own(tmp_pa
         assert topic.message((1, entry)).value == b"part 0;part 1;part 2;"
 
 
-def test_damage_to_another_part_is_told(tmp_path: Path) -> None:
+def test_damage_to_another_part_is_reported(tmp_path: Path) -> None:
     topic = topic_with(tmp_path, [chunk(0), chunk(1)[:-1] + b"?", chunk(2)])
     for entry in (0, 2):
         with pytest.raises(LedgerfsError, match=f"1:{entry}|1:1"):

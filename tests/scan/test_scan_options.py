@@ -139,7 +139,7 @@ def test_a_damaged_record_leaves_out_the_rest_of_its_block(tmp_path_factory, ent
         topic.scan().to_arrow()
 
 
-def test_the_ledger_that_pulsar_lost_is_told_of(truncated_url):
+def test_the_ledger_that_pulsar_lost_is_reported_of(truncated_url):
     for info in open_bucket(truncated_url).topics():
         topic = open_bucket(truncated_url).topic(info.name)
         scan = topic.scan(on_corrupt="skip")
@@ -187,7 +187,7 @@ def test_damage_where_earlier_chunks_are_looked_for_is_left_out_too(tmp_path):
 # Chunks.
 
 
-def test_chunks_that_never_become_whole_are_told(tmp_path):
+def test_chunks_that_never_become_whole_are_reported(tmp_path):
     topic = topic_with(tmp_path, [chunk(0), chunk(0, 2, b"b"), message(1)], [chunk(1), chunk(1, 2, b"b")])
     scan = topic.scan(columns=["ledger_id", "entry_id", "value"])
     report = ScanReport()
@@ -205,11 +205,11 @@ def test_a_part_does_not_tell_of_chunked_messages_that_go_on_behind_it(tmp_path)
     reports = [ScanReport() for _ in parts]
     assert [part.to_arrow(one).num_rows for part, one in zip(parts, reports, strict=True)] == [1, 1, 0]
     # The last part looked back for "c", and so knows what else never became whole.
-    told = [Incomplete(3, 0, 1, 9), Incomplete(1, 1, 1, 2)]
-    assert [one.incomplete for one in reports] == [[], [], told]
+    reported = [Incomplete(3, 0, 1, 9), Incomplete(1, 1, 1, 2)]
+    assert [one.incomplete for one in reports] == [[], [], reported]
     report = ScanReport()
     scan.to_arrow(report)
-    assert report.incomplete == told
+    assert report.incomplete == reported
 
 
 # What may still come.
@@ -268,7 +268,7 @@ def test_counting_decompresses_and_decrypts_nothing(tmp_path):
     assert topic.count(on_encrypted="skip") == 1 + 2 + 3 + 1
 
 
-def test_counting_tells_of_damage_and_of_what_it_reads(tmp_path):
+def test_counting_reports_of_damage_and_of_what_it_reads(tmp_path):
     entries = [message(0), DAMAGE["CRC32C"], chunk(0), transaction(1)]
     topic = topic_with(tmp_path, entries)
     with pytest.raises(CorruptMessageError, match="entry 1:1"):
@@ -319,7 +319,7 @@ def test_markers_come_when_they_are_asked_for_and_tell_the_same_state_in_every_p
 # Choices.
 
 
-def test_unknown_columns_choices_and_times_are_told_at_once(tmp_path):
+def test_unknown_columns_choices_and_times_are_reported_at_once(tmp_path):
     topic = topic_with(tmp_path, [message(0)])
     for options, word in [
         ({"columns": ["key", "kye"]}, "kye"),

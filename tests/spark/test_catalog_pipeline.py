@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from ledgerfs import open_bucket
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.catalog_rows import LEDGER
-from ledgerfs.catalog.remains import OtherKeys
+from ledgerfs.catalog.fragments import OtherKeys
 from ledgerfs.catalog.time_arguments import time_of
 from ledgerfs.errors import BucketNotFoundError, InvalidOptionError
 from ledgerfs.layouts.pulsar_blob.columns import LISTED

@@ -163,10 +163,10 @@ REFUSED = {
 
 @pytest.mark.parametrize("what", ["a misspelt option", "a credential within", "overwriting"])
 def test_what_makes_no_sense_is_refused_before_a_task_runs(spark: SparkSession, place: Place, what: str) -> None:
-    options, told = REFUSED[what]
+    options, reported = REFUSED[what]
     with pytest.raises(AnalysisException) as raised:
         write(unreadable(spark), place, **options)
-    assert told in str(raised.value)
+    assert reported in str(raised.value)
     assert "not-to-be-shown" not in str(raised.value)
     assert place.objects() == set()
 
@@ -178,18 +178,21 @@ COLUMNS = {
     "event_time: the column has the type decimal128": [VALUE, StructField("event_time", DecimalType(2, 1))],
     "value: the column has the type list": [StructField("value", ArrayType(StringType()))],
 }
-CASES = [*((*one, [VALUE]) for one in REFUSED.values()), *(({}, told, fields) for told, fields in COLUMNS.items())]
+CASES = [
+    *((*one, [VALUE]) for one in REFUSED.values()),
+    *(({}, reported, fields) for reported, fields in COLUMNS.items()),
+]
 
 
-@for_each(("options", "told", "fields"), CASES)
+@for_each(("options", "reported", "fields"), CASES)
 def test_what_makes_no_sense_is_refused_by_the_process_that_plans(
-    place: Place, options: dict[str, str], told: str, fields: list[StructField]
+    place: Place, options: dict[str, str], reported: str, fields: list[StructField]
 ) -> None:
     # Spark makes names lower case.
     given = {name.replace("__", ".").lower(): value for name, value in options.items() if name != "mode"}
     with pytest.raises(LedgerfsError) as raised:
         open_sink({"topic": TOPIC, "path": place.url, **given}, StructType(fields), overwrite="mode" in options)
-    assert told in str(raised.value)
+    assert reported in str(raised.value)
     assert "not-to-be-shown" not in str(raised.value)
     assert place.objects() == set()
 
@@ -202,7 +205,7 @@ def test_a_first_ledger_that_is_there_is_refused_before_a_task_runs(spark: Spark
     assert place.contents() == before
 
 
-def test_a_bucket_that_is_not_there_is_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_bucket_that_is_not_there_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(AnalysisException, match="no such bucket or folder"):
         write(unreadable(spark), Place(f"file://{tmp_path}/nowhere"))
 

@@ -105,10 +105,10 @@ def test_times(spark: SparkSession, url: str, size: str) -> None:
     topic = open_bucket(url).topic(PLAIN)
     times = sorted(topic.scan(["publish_time"]).to_arrow()["publish_time"].to_pylist())
     start, end = times[len(times) // 4], times[len(times) // 2]
-    told = read(spark, url, topic=PLAIN, startTime=start.isoformat(), endTime=end.isoformat(), partitionBytes=size)
+    reported = read(spark, url, topic=PLAIN, startTime=start.isoformat(), endTime=end.isoformat(), partitionBytes=size)
     expected = in_order(topic.scan(start_time=start, end_time=end).to_arrow())
-    assert in_order(told.toArrow()).to_pylist() == expected.to_pylist()
-    assert told.count() == sum(start <= time < end for time in times)
+    assert in_order(reported.toArrow()).to_pylist() == expected.to_pylist()
+    assert reported.count() == sum(start <= time < end for time in times)
 
 
 def test_topics_lists_and_patterns(spark: SparkSession, url: str) -> None:
@@ -153,7 +153,7 @@ WRONG: list[tuple[dict[str, str], str]] = [
 
 
 @for_each(("options", "said"), WRONG)
-def test_wrong_options_are_told_by_the_process_that_plans(url: str, options: dict[str, str], said: str) -> None:
+def test_wrong_options_are_reported_by_the_process_that_plans(url: str, options: dict[str, str], said: str) -> None:
     with pytest.raises(LedgerfsError) as caught:
         by_tasks(url, **options)
     assert said in str(caught.value)
@@ -163,7 +163,7 @@ def test_wrong_options_are_told_by_the_process_that_plans(url: str, options: dic
 @pytest.mark.parametrize(
     ("options", "said"), [one for one in WRONG if {"columns", "topic", "storage.secret"} & one[0].keys()]
 )
-def test_wrong_options_are_told(spark: SparkSession, url: str, options: dict[str, str], said: str) -> None:
+def test_wrong_options_are_reported(spark: SparkSession, url: str, options: dict[str, str], said: str) -> None:
     with pytest.raises((AnalysisException, PythonException)) as caught:
         read(spark, url, **options).collect()
     assert said in str(caught.value)

@@ -30,8 +30,8 @@ def cluster(tmp_path: Path) -> Iterator[LiveCluster]:
 
 
 def read(spark: SparkSession, cluster: LiveCluster, **options: str) -> DataFrame:
-    told = {"storage.bucket_urls": json.dumps({"tier": cluster.bucket_url("tier")}), **options}
-    return spark.read.format("ledgerfs").options(**told).load(cluster.url)
+    reported = {"storage.bucket_urls": json.dumps({"tier": cluster.bucket_url("tier")}), **options}
+    return spark.read.format("ledgerfs").options(**reported).load(cluster.url)
 
 
 def test_golden_topics_half_offloaded_and_half_hot(spark: SparkSession, cluster: LiveCluster, golden: Path) -> None:

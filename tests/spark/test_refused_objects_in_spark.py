@@ -75,14 +75,14 @@ def test_an_export_fails_where_the_store_refuses_or_reports_what_it_lacks(
     with pytest.raises(AccessDeniedError, match=INDEX):
         exported("raise")
     assert exported("skip") == [1, 3]
-    (told,) = by_topic(left_out.value)
-    assert [one.key for one in told.missing] == [INDEX]
+    (reported,) = by_topic(left_out.value)
+    assert [one.key for one in reported.missing] == [INDEX]
     refusing(*IN_A_TASK)
     with pytest.raises(AccessDeniedError, match=DATA):
         exported("raise")
     assert not (lake / "_SUCCESS").exists()
     assert exported("skip") == [1, 3]
-    (told,) = by_topic(left_out.value)
-    assert any(DATA in one.reason for one in told.skipped)
+    (reported,) = by_topic(left_out.value)
+    assert any(DATA in one.reason for one in reported.skipped)
     proxy.faults = []
     assert exported("raise") == [1, 2, 3]

@@ -324,7 +324,7 @@ def test_a_commit_that_failed_after_its_end_is_taken_back_by_the_abort(
     assert_nothing(place)
 
 
-def test_a_task_that_tells_nothing_is_no_task_without_rows(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_reports_nothing_is_no_task_without_rows(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = sink_of(place, monkeypatch)
     message = sink.write(some_rows("0"))
     with pytest.raises(RefusedLedgerError, match="a task did not report its result"):

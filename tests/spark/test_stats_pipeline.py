@@ -74,12 +74,12 @@ def test_a_topic_that_is_not_there_and_a_wrong_group_are_named(spark: SparkSessi
         ({"transaction": "all"}, "transactions"),
     ],
 )
-def test_a_misspelt_option_is_told_before_anything_is_asked(options: dict[str, Any], meant: str) -> None:
-    told = rf"{next(iter(options))}.*no such option{meant and rf'.*did you mean {meant}'}"
+def test_a_misspelt_option_is_reported_before_anything_is_asked(options: dict[str, Any], meant: str) -> None:
+    reported = rf"{next(iter(options))}.*no such option{meant and rf'.*did you mean {meant}'}"
     for call in (
         lambda: read_messages(None, "file:///nowhere", **options),
         lambda: stats(None, "file:///nowhere", **options),
         lambda: export(None, "file:///nowhere", "lake", **options),
     ):
-        with pytest.raises(InvalidOptionError, match=told):
+        with pytest.raises(InvalidOptionError, match=reported):
             call()

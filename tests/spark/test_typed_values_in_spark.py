@@ -245,12 +245,12 @@ def test_values_that_cannot_be_decoded_are_named_and_counted(spark: SparkSession
             spark, url, topics=CHANGED, values="typed", on_undecodable=how, left_out=left_out, partition_bytes=1
         )
         assert rows.count() == count
-        (told,) = by_topic(left_out.value)
-        assert [(one.version, one.count) for one in told.undecodable] == [
+        (reported,) = by_topic(left_out.value)
+        assert [(one.version, one.count) for one in reported.undecodable] == [
             (0, 33),
             (1, 33),
         ]
-        assert all("cannot be read as AVRO" in one.reason and one.first for one in told.undecodable)
+        assert all("cannot be read as AVRO" in one.reason and one.first for one in reported.undecodable)
 
 
 def test_tasks_log_what_they_could_not_decode(url: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -258,9 +258,9 @@ def test_tasks_log_what_they_could_not_decode(url: str, caplog: pytest.LogCaptur
     reader = source.reader(source.schema())
     with caplog.at_level(logging.WARNING, "ledgerfs.spark"):
         assert sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part)) == 105
-    told = [one.getMessage() for one in caplog.records]
-    assert len(told) == 2
-    assert all("type-changed: 33 values could not be decoded, the first that of message" in one for one in told)
+    reported = [one.getMessage() for one in caplog.records]
+    assert len(reported) == 2
+    assert all("type-changed: 33 values could not be decoded, the first that of message" in one for one in reported)
 
 
 def test_times_that_spark_cannot_hold_are_named_or_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

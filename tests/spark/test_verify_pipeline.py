@@ -129,7 +129,7 @@ def test_an_error_of_a_task_arrives_as_it_was(spark: SparkSession, error: Any) -
     assert str(found) == str(error)
 
 
-def test_an_error_that_is_none_of_ours_is_told_in_one_line(spark: SparkSession) -> None:
+def test_an_error_that_is_none_of_ours_is_reported_in_one_line(spark: SparkSession) -> None:
     def fail(_: int) -> Iterator[pa.RecordBatch]:
         raise ValueError("what nobody expects")
 

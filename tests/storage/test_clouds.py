@@ -56,7 +56,7 @@ class CloudTests(WritableStoreTests):
 
     many_objects = 25
     creates_at_once = False
-    tells_unfinished = False
+    reports_unfinished = False
 
 
 @pytest.mark.process

@@ -17,7 +17,7 @@ from ledgerfs.errors import (
     UnreadableObjectsWarning,
 )
 from ledgerfs.fsspec_impl import LedgerFileSystem
-from ledgerfs.layouts.pulsar_blob.remains import remains_of
+from ledgerfs.layouts.pulsar_blob.fragments import fragments_of
 from ledgerfs.storage.folders.store import LocalStore
 from ledgerfs.storage.objects import ReadRequest
 from tests.support.invoked import output, run
@@ -90,7 +90,7 @@ def test_a_linked_index_is_named_and_hides_no_other_ledger(folder: Path, made: O
     index = folder / f"{other.uuid}-ledger-2-index"
     index.rename(tmp_path / "index")
     index.symlink_to(tmp_path / "index")
-    (bad,) = remains_of(open_bucket(str(folder)).survey()).bad_indexes
+    (bad,) = fragments_of(open_bucket(str(folder)).survey()).bad_indexes
     assert bad.key.ledger_id == 2
     assert "follow_links" in str(bad.error)
     with pytest.raises(AccessDeniedError, match="follow_links"):
@@ -117,9 +117,9 @@ def test_a_link_that_leads_nowhere_was_not_deleted(
             ask()
     option = f"follow_links={follow_links}".lower()
     for command in (("verify",), ("verify", "--quick"), ("repair",)):
-        told = run(*command, "-o", option, str(folder), code=3)
-        assert key.encode() in told.stdout + told.stderr
-        assert said.encode() in told.stdout + told.stderr
+        reported = run(*command, "-o", option, str(folder), code=3)
+        assert key.encode() in reported.stdout + reported.stderr
+        assert said.encode() in reported.stdout + reported.stderr
     bucket = open_bucket(str(folder), {"follow_links": follow_links})
     if ending:
         assert bucket.survey().unplaced() == [2]

@@ -150,8 +150,8 @@ def test_only_what_may_pass_is_tried_again(error: Exception, expected: bool) -> 
     assert (failing(error, Tries(clock=(clock := Clock())), clock) > 1) is expected
 
 
-def test_retries_are_told_and_the_result_returned_also_in_a_loop() -> None:
-    told: list[Any] = []
+def test_retries_are_reported_and_the_result_returned_also_in_a_loop() -> None:
+    reported: list[Any] = []
     clock = Clock()
     tries = Tries(clock=clock)
     outcomes = [ConnectionResetError("1"), ConnectionResetError("2"), b"bytes"]
@@ -163,10 +163,10 @@ def test_retries_are_told_and_the_result_returned_also_in_a_loop() -> None:
         return outcome
 
     def on_retry(error: Exception, number: int, seconds: float, delay: float) -> None:
-        told.append((str(error), number))
+        reported.append((str(error), number))
 
     assert asyncio.run(retry_async(attempt, tries, on_retry, clock.sleep_async)) == b"bytes"
-    assert told == [("1", 1), ("2", 2)]
+    assert reported == [("1", 1), ("2", 2)]
     assert tries.number == 3
 
 

@@ -125,7 +125,7 @@ def error_of_each_reader(store: ObjectStore) -> StoreError:
 
 
 @for_each(("status", "error", "heads"), [("404", ObjectNotFoundError, 1), ("403", AccessDeniedError, 2)])
-def test_refusals_are_told_at_once(
+def test_refusals_are_reported_at_once(
     status: str, error: type[LedgerfsError], heads: int, faulty: Faulty, proxy: FaultProxy
 ) -> None:
     """An answer to HEAD has no body with a reason: a 403 may mean old credentials, so one more is sent with new ones."""

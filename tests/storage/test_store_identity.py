@@ -31,7 +31,7 @@ class Container(AbstractFileSystem):  # type: ignore[misc]
         super().__init__(**more)
 
 
-def told_of(*args: Any, root: str = "/tier", **options: Any) -> str | None:
+def reported_of(*args: Any, root: str = "/tier", **options: Any) -> str | None:
     return identity_of(Container(*args, **options, skip_instance_cache=True), root)
 
 
@@ -47,42 +47,42 @@ def ids(folder: Path) -> list[int]:
     return [ref.ledger_id for ref in open_bucket(str(folder), catalog_max_age=3600).catalog.refs()]
 
 
-def test_accounts_with_one_container_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accounts_with_one_container_name_are_reported_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     def connection(account: str, key: str) -> str:
         return (
             f"DefaultEndpointsProtocol=https;AccountName={account};AccountKey={key}==;EndpointSuffix=core.windows.net"
         )
 
-    told = [
-        told_of(),
-        told_of("one"),
-        told_of("two"),
-        told_of(connection_string=connection("one", "hidden")),
-        told_of(connection_string=connection("two", "hidden")),
+    reported = [
+        reported_of(),
+        reported_of("one"),
+        reported_of("two"),
+        reported_of(connection_string=connection("one", "hidden")),
+        reported_of(connection_string=connection("two", "hidden")),
     ]
-    assert None not in told
-    assert len(set(told)) == 5
-    assert told[3] == told_of(connection_string=connection("one", "other"))
+    assert None not in reported
+    assert len(set(reported)) == 5
+    assert reported[3] == reported_of(connection_string=connection("one", "other"))
     for account in ("one", "two"):
         monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", connection(account, "hidden"))
-        told.append(told_of())
-    assert len(set(told)) == 7
-    assert not [one for one in told if "hidden" in str(one)]
+        reported.append(reported_of())
+    assert len(set(reported)) == 7
+    assert not [one for one in reported if "hidden" in str(one)]
 
 
 def test_one_bucket_is_the_same_however_its_options_are_given() -> None:
-    wanted = told_of("one", account_key="k")
+    wanted = reported_of("one", account_key="k")
     assert (
         wanted
-        == told_of(account_key="x", account_name="one")
-        == told_of("one", None)
-        == told_of("one", connection_string=None)
+        == reported_of(account_key="x", account_name="one")
+        == reported_of("one", None)
+        == reported_of("one", connection_string=None)
     )
-    assert wanted == told_of("one", None, "by place")
-    assert wanted != told_of("one", other=1)
-    assert told_of(a={"x": 1, "y": 2}, b=[1]) == told_of(b=[1], a={"y": 2, "x": 1})
+    assert wanted == reported_of("one", None, "by place")
+    assert wanted != reported_of("one", other=1)
+    assert reported_of(a={"x": 1, "y": 2}, b=[1]) == reported_of(b=[1], a={"y": 2, "x": 1})
     for tuning in ({"use_listings_cache": False}, {"max_concurrency": 3}, {"default_block_size": 5}):
-        assert wanted == told_of("one", **tuning)
+        assert wanted == reported_of("one", **tuning)
 
 
 def test_identities_hold_in_other_processes_and_can_be_read(bucket_folder: Path) -> None:
@@ -95,7 +95,7 @@ def test_identities_hold_in_other_processes_and_can_be_read(bucket_folder: Path)
     assert open_bucket("memory://nobody-else").identity is None
 
 
-def test_folders_whose_names_look_like_urls_with_queries_are_told_apart(
+def test_folders_whose_names_look_like_urls_with_queries_are_reported_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LEDGERFS_CACHE_DIR", str(tmp_path / "cache"))
@@ -107,17 +107,25 @@ def test_folders_whose_names_look_like_urls_with_queries_are_told_apart(
     assert ids(tmp_path / "what?a") == [1]
 
 
-def test_users_of_one_host_are_told_apart_but_not_their_passwords() -> None:
-    def told(url: str) -> str | None:
+def test_users_of_one_host_are_reported_apart_but_not_their_passwords() -> None:
+    def reported(url: str) -> str | None:
         return identity_of(Container(base_url=url, skip_instance_cache=True), "/")
 
-    assert told("https://a:hidden@host/x") == told("https://a:oth@er@host/x") != told("https://b:hidden@host/x")
     assert (
-        told("https://host/x?sig=hidden&v=1")
-        == told("https://host/x?sig=other&v=1")
-        != told("https://host/x?sig=hidden&v=2")
+        reported("https://a:hidden@host/x")
+        == reported("https://a:oth@er@host/x")
+        != reported("https://b:hidden@host/x")
     )
-    assert told_of(username="a", password="hidden") == told_of(username="a") != told_of(username="b", password="hidden")
+    assert (
+        reported("https://host/x?sig=hidden&v=1")
+        == reported("https://host/x?sig=other&v=1")
+        != reported("https://host/x?sig=hidden&v=2")
+    )
+    assert (
+        reported_of(username="a", password="hidden")
+        == reported_of(username="a")
+        != reported_of(username="b", password="hidden")
+    )
 
 
 def test_rendered_files_of_two_endpoints_are_two(bucket_folder: Path) -> None:
@@ -130,6 +138,6 @@ def test_rendered_files_of_two_endpoints_are_two(bucket_folder: Path) -> None:
     assert len(keys) == 2
 
 
-def test_rendered_files_of_a_bucket_that_cannot_be_told_apart_are_shared_with_none(bucket_folder: Path) -> None:
+def test_rendered_files_of_a_bucket_that_cannot_be_reported_apart_are_shared_with_none(bucket_folder: Path) -> None:
     ref = open_bucket(str(bucket_folder)).catalog.ref(0)
     assert len({LedgerTables(open_bucket("memory://x"), ScanOptions()).key(ref, "parquet") for _ in range(2)}) == 2

@@ -88,7 +88,7 @@ class TestS3(WritableStoreTests):
 class TestMemory(WritableStoreTests):
     shows_half_written = True
     creates_at_once = False
-    tells_unfinished = False
+    reports_unfinished = False
 
     @pytest.fixture
     def place(self) -> FilesystemPlace:
@@ -101,7 +101,7 @@ class TestAnyFilesystem(WritableStoreTests):
     reads_by_version = False
     shows_half_written = True
     creates_at_once = False
-    tells_unfinished = False
+    reports_unfinished = False
 
     @pytest.fixture
     def place(self) -> FilesystemPlace:
@@ -114,7 +114,7 @@ class TestLateFilesystem(WritableStoreTests):
     """One whose files show when they are closed, with user metadata, as those of clouds."""
 
     creates_at_once = False
-    tells_unfinished = False
+    reports_unfinished = False
 
     @pytest.fixture
     def place(self, monkeypatch: pytest.MonkeyPatch) -> FilesystemPlace:

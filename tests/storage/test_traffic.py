@@ -49,7 +49,7 @@ def test_a_pickle_is_empty_and_a_child_counts_on() -> None:
     assert traffic.stats().hits == 1
 
 
-def test_each_request_is_told_without_credentials(
+def test_each_request_is_reported_without_credentials(
     proxy: FaultProxy,
     s3: S3Server,
     s3_bucket: str,

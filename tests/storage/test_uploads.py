@@ -196,7 +196,7 @@ def test_what_is_aborted_sends_no_more_parts(monkeypatch: pytest.MonkeyPatch) ->
     assert store.requests.count("upload_part") == 3
 
 
-def test_a_part_that_fails_is_told_and_aborting_waits_for_the_others() -> None:
+def test_a_part_that_fails_is_reported_and_aborting_waits_for_the_others() -> None:
     store = StandIn()
     real = store.request
 
@@ -230,7 +230,7 @@ def test_an_object_is_known_by_its_parts_or_by_what_the_store_called_it(encrypts
     assert ("abort_multipart_upload" in store.requests) != is_answered
 
 
-def test_an_object_of_somebody_else_is_not_taken_for_ours_where_nothing_tells_them_apart() -> None:
+def test_an_object_of_somebody_else_is_not_taken_for_ours_where_nothing_reports_them_apart() -> None:
     """Encrypted objects have ETags that tell nothing; of the same size and number of parts they look the same."""
     store = StandIn()
     store.encrypts = True

@@ -25,9 +25,9 @@ def golden_answers(golden_typed: Path, when: str = "responses") -> Answers:
     """Return what the broker answered, by path, as it was then: ``responses``, or ``before the deletion …`` where a topic has that."""
     found: Answers = {}
     for file in (golden_typed / "schemas").glob("public*.json"):
-        told = json.loads(file.read_text())
-        moment = next((name for name in told if name.startswith(when)), "responses")
-        for request, answer in told[moment].items():
+        reported = json.loads(file.read_text())
+        moment = next((name for name in reported if name.startswith(when)), "responses")
+        for request, answer in reported[moment].items():
             # Those whose name was encoded once answer for another topic.
             if "(encoded once)" not in request:
                 found[f"/admin/v2/{request.removeprefix('GET ')}"] = (answer["status"], answer["body"])
@@ -73,7 +73,7 @@ class AdminServer:
 
     answers: Answers
     does: Callable[[str, str, Any], tuple[int, str]] | None = None
-    tells: Callable[[str], tuple[int, str]] | None = None
+    reports: Callable[[str], tuple[int, str]] | None = None
     token: str | None = None
     faults: list[Callable[[BaseHTTPRequestHandler], None]] = field(default_factory=list)
     seen: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
@@ -105,7 +105,7 @@ def _handler(admin: AdminServer) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             admin.seen.append((self.path, dict(self.headers)))
             if not self._is_refused():
-                unknown = _unknown if admin.tells is None else admin.tells
+                unknown = _unknown if admin.reports is None else admin.reports
                 send(self, *(admin.answers.get(self.path) or unknown(self.path)))
 
         def do_PUT(self) -> None:

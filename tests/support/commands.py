@@ -59,14 +59,14 @@ def on_terminal(*arguments: str, columns: int = 80, env: dict[str, str] | None =
         except subprocess.TimeoutExpired:
             process.kill()
             raise
-        printed, told = (one.result().decode().replace("\r\n", "\n") for one in texts)
-    assert code == 0, (printed, told)
-    return printed, told
+        printed, reported = (one.result().decode().replace("\r\n", "\n") for one in texts)
+    assert code == 0, (printed, reported)
+    return printed, reported
 
 
 @contextmanager
 def running(
-    *arguments: str, env: dict[str, str] | None = None, printed: Path | None = None, told: Path | None = None
+    *arguments: str, env: dict[str, str] | None = None, printed: Path | None = None, reported: Path | None = None
 ) -> Iterator["Forked | subprocess.Popen[bytes]"]:
     """Run a command beside the test, and kill it at the end if it still runs.
 
@@ -75,7 +75,7 @@ def running(
     environment = {**os.environ, **(env or {})}
     with ExitStack() as files:
         nothing = files.enter_context(Path(os.devnull).open("r+b"))
-        ends = [nothing, *(files.enter_context(path.open("wb")) if path else nothing for path in (printed, told))]
+        ends = [nothing, *(files.enter_context(path.open("wb")) if path else nothing for path in (printed, reported))]
         stdin, stdout, stderr = (one.fileno() for one in ends)
         process = _started(arguments, environment, (stdin, stdout, stderr))
     with process:

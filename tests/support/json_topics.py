@@ -32,14 +32,14 @@ def put(folder: Path, *ledgers: Sequence[object]) -> str:
     return put_in_folder(folder, *(ledger(number, *one) for number, one in enumerate(ledgers, 1)))
 
 
-def told(kind: pa.DataType, value: Any) -> Any:
+def reported(kind: pa.DataType, value: Any) -> Any:
     """Return what a column of a type says of a value of ``json.loads``: numbers as doubles, and what is no text as JSON, where it must."""
     if value is None:
         return None
     if pa.types.is_struct(kind):
-        return {one.name: told(one.type, value.get(one.name)) for one in kind}
+        return {one.name: reported(one.type, value.get(one.name)) for one in kind}
     if pa.types.is_list(kind):
-        return [told(kind.value_type, one) for one in value]
+        return [reported(kind.value_type, one) for one in value]
     if pa.types.is_floating(kind):
         return float(value)
     if pa.types.is_string(kind):

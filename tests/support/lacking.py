@@ -59,8 +59,12 @@ class LossyBucket:
             assert self.folder is not None
             (self.folder / key).write_bytes(data)
             return
-        told = {"s3managedledgeroffloaderformatversion": "1", **({"managedledgername": name} if name else {}), **extra}
-        self.s3.client.put_object(Bucket=self._bucket, Key=key, Body=data, Metadata=told)
+        reported = {
+            "s3managedledgeroffloaderformatversion": "1",
+            **({"managedledgername": name} if name else {}),
+            **extra,
+        }
+        self.s3.client.put_object(Bucket=self._bucket, Key=key, Body=data, Metadata=reported)
 
     def lose(self, key: str) -> None:
         if self.s3 is None:

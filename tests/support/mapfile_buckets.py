@@ -55,13 +55,13 @@ def mapfile(
     *,
     uuid: int | None = None,
     name: str = NAME,
-    told: str | None = "",
+    reported: str | None = "",
     writer: MapFileWriter | None = None,
     last_entry: int | None = None,
     created_ms: int = CREATED_MS,
 ) -> MadeMapFile:
     """Write entries as a MapFile, whose metadata says that it is of ``told`` (None for nobody), and ends with ``last_entry``."""
-    known = ledger_metadata(entries, name if told == "" else told, created_ms, last_entry=last_entry)
+    known = ledger_metadata(entries, name if reported == "" else reported, created_ms, last_entry=last_entry)
     records = ledger_records(build_ledger_metadata(known), entries)
     data, index = (writer or MapFileWriter()).files(records)
     return MadeMapFile(ledger_id, str(UUID(int=ledger_id if uuid is None else uuid)), name, tuple(entries), data, index)

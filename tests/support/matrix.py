@@ -15,7 +15,7 @@ import pytest
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import CorruptMessageError, LedgerfsError, NotFoundError, StaleObjectError
 from ledgerfs.fsspec_impl import LedgerFileSystem
-from ledgerfs.layouts.pulsar_blob.remains import remains_of
+from ledgerfs.layouts.pulsar_blob.fragments import fragments_of
 from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.opening import open_store
 from ledgerfs.verification import Severity, verify
@@ -146,7 +146,7 @@ def _verify(fs: LedgerFileSystem) -> Outcome:
 
 def _catalog(fs: LedgerFileSystem) -> Outcome:
     """Sum up the topics; a ledger that is left out because of its index is its error, as for any who ask for it."""
-    for bad in remains_of(fs.bucket.catalog).bad_indexes:
+    for bad in fragments_of(fs.bucket.catalog).bad_indexes:
         raise bad.error
     return [(one.name, one.ledgers, one.entries, one.bytes) for one in fs.bucket.topics()]
 
@@ -227,9 +227,9 @@ class Combination:
 
     def run(self) -> str:
         """Do it, check it, and return what came of the fault."""
-        told = self.meet()
+        reported = self.meet()
         self.check_afterwards()
-        return told
+        return reported
 
     def meet(self) -> str:
         """Read with the fault, and return what came of it: ``right``, ``unnoticed``, or the name of the error."""
@@ -242,19 +242,19 @@ class Combination:
         try:
             outcome = self.reading.read(self.fs)
         except LedgerfsError as error:
-            told = self._check_error(error)
+            reported = self._check_error(error)
         else:
-            told = self._check_outcome(outcome)
+            reported = self._check_outcome(outcome)
         seconds = time.monotonic() - began
         assert seconds < MOST_SECONDS, f"{self}: {seconds:.1f} s"
         self.world.proxy.faults = []
         if self.kind in CHANGES:
             # A change that a request set off goes on in the proxy's thread, while other requests have failed already.
             wait_until(lambda: not self.world.proxy.is_busy)
-            if told == "right":
+            if reported == "right":
                 # Nobody came by what changed: what was listed is what is read, from caches perhaps, until somebody lists anew.
                 self.fs.bucket.refresh()
-        return told
+        return reported
 
     def _fault(self) -> Fault:
         kind, action, matches = self.kind, None, self.reading.faulty
@@ -276,22 +276,22 @@ class Combination:
         return Fault(kind, matches=matches, every=3 if self.schedule == "third" else 1, action=action)
 
     def _check_error(self, error: LedgerfsError) -> str:
-        told = f"{self}: {type(error).__name__} {error}"
+        reported = f"{self}: {type(error).__name__} {error}"
         keys = [key for state in self.world.past for made in state.values() if made for key in made.objects]
         if isinstance(error, CorruptMessageError):
-            assert error.key in {f"entry {ledger}:{entry}" for ledger in (1, 2) for entry in range(ENTRIES)}, told
+            assert error.key in {f"entry {ledger}:{entry}" for ledger in (1, 2) for entry in range(ENTRIES)}, reported
         elif error.key in keys:
-            assert error.offset is not None, told
+            assert error.offset is not None, reported
         elif self.reading.name == "catalog":
-            assert error.key == f"s3://{self.world.bucket}", told
+            assert error.key == f"s3://{self.world.bucket}", reported
         else:
             # A ledger that is gone from the listing is none of the bucket any more.
-            assert self.kind == "deleted", told
-            assert isinstance(error, NotFoundError), told
-        assert not (self.schedule == "once" and self.kind in PASSING), told
-        assert self.kind != "slow", told
+            assert self.kind == "deleted", reported
+            assert isinstance(error, NotFoundError), reported
+        assert not (self.schedule == "once" and self.kind in PASSING), reported
+        assert self.kind != "slow", reported
         if self.kind == "replaced" and self.reading.name != "catalog":
-            assert isinstance(error, StaleObjectError), told
+            assert isinstance(error, StaleObjectError), reported
         return type(error).__name__
 
     def _check_outcome(self, outcome: Outcome) -> str:

@@ -79,11 +79,11 @@ def _answer(made: Any, bucket: Any) -> None:
             for name, one in json.loads(value).items():
                 constants.setattr(name, one)
         traffic = bucket.stats()
-        told = {
+        reported = {
             "requests": traffic.requests,
             "bytes": traffic.bytes_received,
             "open": sorted(one.path for one in list(made._open.values())),
             "threads": threading.active_count(),
             "descriptors": len(list(Path("/proc/self/fd").iterdir())),
         }
-        print(json.dumps(told), flush=True)
+        print(json.dumps(reported), flush=True)

@@ -14,7 +14,7 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.formats.pulsar_blob.block import BLOCK_HEADER_BYTES
 from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
-from ledgerfs.layouts.pulsar_blob.remains import remains_of
+from ledgerfs.layouts.pulsar_blob.fragments import fragments_of
 from ledgerfs.layouts.pulsar_blob.writer import WrittenLedger
 from ledgerfs.storage.objects import ReadRequest
 from ledgerfs.verification import Severity, verify
@@ -133,7 +133,7 @@ class Place:
         self.clean.refresh()
         catalog = self.clean.catalog
         refs = [catalog.ref(row) for row in range(len(catalog.ledgers))]
-        assert not remains_of(catalog).bad_indexes
+        assert not fragments_of(catalog).bad_indexes
         assert not catalog.lost.size
         assert all(ref.is_sound for ref in refs)
         if refs:

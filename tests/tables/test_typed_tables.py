@@ -131,8 +131,8 @@ def test_filters_of_all_readers_find_rows_of_nan(tmp_path: Path) -> None:
     for wanted in (field != 1.0, pc.is_nan(field), ~(field == 1.0)):
         assert pads.dataset(path).to_table(filter=wanted)["entry_id"].to_pylist() == [1]
     assert pads.dataset(path).to_table(filter=pc.field("value", "x") != 1.0)["entry_id"].to_pylist() == [1]
-    for told in ([("x", "!=", 1.0)], [("x", "not in", [1.0])]):
-        assert pd.read_parquet(path, filters=told)["entry_id"].tolist() == [1]
+    for reported in ([("x", "!=", 1.0)], [("x", "not in", [1.0])]):
+        assert pd.read_parquet(path, filters=reported)["entry_id"].tolist() == [1]
     for text in ("x != 1", "isnan(x)", "x > 10", "value.x > 10"):
         assert duckdb.sql(f"select entry_id from '{path}' where {text}").fetchall() == [(1,)]
     assert pl.scan_parquet(path).filter(pl.col("x") != 1.0).collect()["entry_id"].to_list() == [1]

@@ -37,7 +37,7 @@ from ledgerfs.tables.parquet_columns import stored_schema
 from ledgerfs.tables.table_files import write_table
 from tests.support.each import for_each
 from tests.support.entries import frame, metadata
-from tests.support.json_topics import put, told
+from tests.support.json_topics import put, reported
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.protobuf import P, file_of
 from tests.support.typed_golden import plain
@@ -282,8 +282,12 @@ def _protobuf_payloads() -> tuple[bytes, list[bytes]]:
     for row in (0, 1):
         given = {f"f{number}": case.written[row] for number, case in enumerate(PROTOBUF.values(), 1)}
         made.append(kind(**{name: one for name, one in given.items() if one is not None}).SerializeToString())
-    told = {"fileDescriptorSet": _base64(files), "rootMessageTypeName": _ROOT[1:], "rootFileDescriptorName": "a.proto"}
-    return json.dumps(told).encode(), made
+    reported = {
+        "fileDescriptorSet": _base64(files),
+        "rootMessageTypeName": _ROOT[1:],
+        "rootFileDescriptorName": "a.proto",
+    }
+    return json.dumps(reported).encode(), made
 
 
 def _pair_schema() -> SchemaInfo:
@@ -422,7 +426,7 @@ def test_json_without_a_schema_is_what_the_page_says(tmp_path: Path) -> None:
     made = open_bucket(url).topic("public/default/events").scan(["value"], values="json", flatten=True).to_arrow()
     assert {one.name: str(one.type) for one in made.schema} == said
     for label, ones in values.items():
-        assert made[label].to_pylist()[: len(ones)] == [told(made[label].type, one) for one in ones], label
+        assert made[label].to_pylist()[: len(ones)] == [reported(made[label].type, one) for one in ones], label
 
 
 # Arrow's types elsewhere.
@@ -475,16 +479,18 @@ def parquet_type(schema: Any) -> str:
 
 
 def _annotation(leaf: Any) -> str:
-    told = json.loads(leaf.logical_type.to_json())
-    unit = {"milliseconds": "MILLIS", "microseconds": "MICROS", "nanoseconds": "NANOS"}.get(told.get("timeUnit"), "")
-    is_utc = str(told.get("isAdjustedToUTC")).lower()
-    match told["Type"]:
+    reported = json.loads(leaf.logical_type.to_json())
+    unit = {"milliseconds": "MILLIS", "microseconds": "MICROS", "nanoseconds": "NANOS"}.get(
+        reported.get("timeUnit"), ""
+    )
+    is_utc = str(reported.get("isAdjustedToUTC")).lower()
+    match reported["Type"]:
         case "None":
             return f"({leaf.length})" if leaf.physical_type == "FIXED_LEN_BYTE_ARRAY" else ""
         case "Int":
-            return f"INT({told['bitWidth']}, {str(told['isSigned']).lower()})"
+            return f"INT({reported['bitWidth']}, {str(reported['isSigned']).lower()})"
         case "Decimal":
-            return f"DECIMAL({told['precision']}, {told['scale']})"
+            return f"DECIMAL({reported['precision']}, {reported['scale']})"
         case "Time":
             return f"TIME({is_utc}, {unit})"
         case "Timestamp":

@@ -128,7 +128,7 @@ def leave_indexes(listing: Any, page: Any) -> list[ObjectStat]:
 
 def load_one_too_few(self: Any, *arguments: Any) -> FoundLedgers:
     found = self.real.load(*arguments)
-    return FoundLedgers(found.ledgers[:-1], found.remains)
+    return FoundLedgers(found.ledgers[:-1], found.fragments)
 
 
 def load_the_wrong_last(self: Any, *arguments: Any) -> FoundLedgers:
@@ -142,7 +142,7 @@ def load_what_was_known(self: Any, listing: Any, previous: Any, names: Any, *res
     found: FoundLedgers = self.real.load(listing, previous, names, *rest)
     if previous is not None and found.ledgers.size == previous.ledgers.size:
         names.row_of(previous.names[0])
-        return FoundLedgers(previous.ledgers.copy(), found.remains)
+        return FoundLedgers(previous.ledgers.copy(), found.fragments)
     return found
 
 
@@ -228,7 +228,7 @@ NOTICED = {
     "test_a_glance_is_the_front_of_an_entry": [broken_reader(glance=glance_too_short)],
     "test_readers_and_what_they_read_pickle": [broken_reader(__reduce__=refuse_to_pickle)],
     "test_records_are_the_file_of_entries": [broken_reader(records=records_that_lack_one)],
-    "test_what_is_told_of_a_ledger_agrees": [
+    "test_what_is_reported_of_a_ledger_agrees": [
         broken_reader(describe=lambda self: {**self.real.describe(), "ref": self.real.ref})
     ],
     "test_a_ledger_that_was_replaced_is_stale": [broken(open_ledger=open_any_version)],
@@ -242,7 +242,7 @@ NOTICED = {
         broken_reader(batches=ended_by_damage),
         RAISES_ITS_OWN,
     ],
-    "test_damaged_entries_are_told_and_the_others_are_read": [broken_reader(batches=silent_about_damage)],
+    "test_damaged_entries_are_reported_and_the_others_are_read": [broken_reader(batches=silent_about_damage)],
     "test_any_flipped_bit_gives_entries_or_our_error": [RAISES_ITS_OWN],
     "test_an_object_that_is_gone_is_named": [RAISES_ITS_OWN],
 }

@@ -244,7 +244,10 @@ OF_LISTINGS = {
     "test_a_prefix_is_the_beginning_of_keys": [broken(list_pages=lambda self, prefix="": self.real.list_pages())],
     "test_a_listing_is_of_now": [KeepsItsListing],
     "test_a_folder_is_listed_with_those_below_it": [broken(list_folder=listed_one_level)],
-    "test_head_tells_what_the_listing_tells": [broken(head=head_without_folders), broken(head=head_of_other_version)],
+    "test_head_reports_what_the_listing_reports": [
+        broken(head=head_without_folders),
+        broken(head=head_of_other_version),
+    ],
     "test_a_version_stays_until_the_object_changes": [broken(head=head_of_version_1, list_pages=listed_as_version_1)],
     "test_a_pickle_is_the_same_store": [broken(__reduce__=lambda self: (Broken, (LocalStore("/"),)))],
     "test_what_was_asked_of_the_store_is_counted": [COUNTS_NOTHING],
@@ -256,7 +259,7 @@ OF_WRITES = {
     "test_parts_become_one_object": [broken_uploads(LosesItsLastPart)],
     "test_what_was_written_belongs_to_the_writer_again": [broken_uploads(KeepsABuffer)],
     "test_what_is_aborted_leaves_nothing": [broken_uploads(LeavesWhatIsAborted)],
-    "test_unfinished_uploads_are_told_and_can_be_ended": [broken_writes(unfinished_uploads=lambda _: iter(()))],
+    "test_unfinished_uploads_are_reported_and_can_be_ended": [broken_writes(unfinished_uploads=lambda _: iter(()))],
     "test_what_is_deleted_is_gone": [
         broken_writes(delete=delete_by_prefix),
         broken_writes(delete=delete_what_is_there),

@@ -90,8 +90,8 @@ def test_topics_says_so_if_it_is_asked(folder: Path) -> None:
     assert done.stdout.splitlines()[0].endswith(b"schemas")
     SavedSchemas(open_bucket(str(folder)).raw_store).add(TOPIC, [saved(0), saved(5)])
     assert b"not saved" not in run("topics", str(folder), "--schemas").stderr
-    (told,) = json.loads(output("topics", str(folder), "--schemas", "--json"))
-    assert (told["schemas"], told["unsaved_schemas"]) == (2, [])
+    (reported,) = json.loads(output("topics", str(folder), "--schemas", "--json"))
+    assert (reported["schemas"], reported["unsaved_schemas"]) == (2, [])
     assert "schemas" not in json.loads(output("topics", str(folder), "--json"))[0]
 
 

@@ -127,11 +127,11 @@ def test_a_copy_that_lost_its_user_metadata_is_damage_on_s3(s3: S3Server, s3_buc
 def test_user_metadata_of_another_topic_is_damage_on_s3(s3: S3Server, s3_bucket: str) -> None:
     made = offload([b"x"])
     for (key, data), topic in zip(made.objects.items(), ("payments", "orders"), strict=True):
-        told = {
+        reported = {
             "s3managedledgeroffloaderformatversion": "1",
             "managedledgername": f"public/default/persistent/{topic}",
         }
-        s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data, Metadata=told)
+        s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data, Metadata=reported)
     (finding,) = verify(open_bucket(f"s3://{s3_bucket}", s3.options)).findings
     assert (finding.kind, finding.severity) == ("contradicting-metadata", Severity.DAMAGE)
     assert finding.key == f"{made.uuid}-ledger-1"

@@ -105,7 +105,7 @@ def test_files_and_directories_are_not_mixed_up(bucket: Bucket) -> None:
         list(tree_of(bucket).children(f"{ORDERS}/9.entries"))
 
 
-def test_sizes_are_exact_or_not_told(bucket: Bucket) -> None:
+def test_sizes_are_exact_or_not_reported(bucket: Bucket) -> None:
     path = "info/public/default/orders/9.json"
     assert tree_of(bucket).node(f"{ORDERS}/9.entries").size == 3 * 13
     assert tree_of(bucket).node(path).size is None

@@ -99,7 +99,9 @@ def test_schemas_are_read_once_for_the_topic_of_a_catalog(
     assert asked == []
 
 
-def test_a_damaged_schema_is_told_when_a_file_is_opened_and_folders_are_listed(typed: Bucket, tmp_path: Path) -> None:
+def test_a_damaged_schema_is_reported_when_a_file_is_opened_and_folders_are_listed(
+    typed: Bucket, tmp_path: Path
+) -> None:
     (path, *_) = [one for one in (tmp_path / "bucket" / FOLDER).rglob("*.json") if "avro-evolved" in str(one)]
     path.write_bytes(b"{")
     bucket = opened(typed, tmp_path, **TYPED)

@@ -98,22 +98,22 @@ def source_of(tmp_path: Path, *made: Offload) -> Bucket:
 def test_a_whole_bucket_is_the_same_and_a_second_time_nothing_is_done(
     golden: Path, golden_bucket: Bucket, target: Bucket, folder: Path
 ) -> None:
-    told: list[tuple[int, int | None]] = []
-    found = copy(golden_bucket, target, progress=lambda _, done, total: told.append((done, total)))
+    reported: list[tuple[int, int | None]] = []
+    found = copy(golden_bucket, target, progress=lambda _, done, total: reported.append((done, total)))
     assert set(outcomes(found).values()) == {CopyOutcome.COPIED}
     assert len(found) == 104
     assert all((one.ledger_id, one.uuid) == (one.source.ledger_id, one.source.uuid) for one in found)
     assert objects_in(folder) == objects_in(golden / "bucket")
     size = sum(ref.records_size for ref in golden_bucket.catalog.refs())
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
-    assert told[-1] == (size, size)
+    assert [done for done, _ in reported] == sorted(done for done, _ in reported)
+    assert reported[-1] == (size, size)
 
     before = places_of(folder)
-    told.clear()
-    again = copy(golden_bucket, target, progress=lambda _, done, total: told.append((done, total)))
+    reported.clear()
+    again = copy(golden_bucket, target, progress=lambda _, done, total: reported.append((done, total)))
     assert set(outcomes(again).values()) == {CopyOutcome.SKIPPED}
     assert places_of(folder) == before
-    assert told[-1] == (size, size)
+    assert reported[-1] == (size, size)
 
 
 @pytest.mark.long
@@ -242,7 +242,7 @@ def test_a_ledger_of_the_same_size_and_another_creation_is_another_one(
 
 
 @for_each("known", [(CREATED_MS, None), (None, CREATED_MS), (None, None)])
-def test_of_an_unknown_creation_nothing_is_told(known: tuple[int | None, int | None], case_path: Path) -> None:
+def test_of_an_unknown_creation_nothing_is_reported(known: tuple[int | None, int | None], case_path: Path) -> None:
     """An index that repair made from the data object has none."""
     folder, target = new_target(case_path)
     put_in_folder(folder, offload([b"entry"], 5, uuid=1, created_ms=known[0]))

@@ -56,7 +56,7 @@ def test_what_is_still_there_is_an_error(folder: Path, monkeypatch: pytest.Monke
         remove_for_good(open_bucket(str(folder)), KEY)
 
 
-def test_an_answer_that_there_is_no_such_bucket_tells_nothing_of_an_object(s3: S3Server) -> None:
+def test_an_answer_that_there_is_no_such_bucket_reports_nothing_of_an_object(s3: S3Server) -> None:
     s3.make_bucket("there", {})
     open_store(fsspec.filesystem("s3", **s3.options), "there").writes.delete("nothing")
     with pytest.raises(BucketNotFoundError, match="no such bucket"):

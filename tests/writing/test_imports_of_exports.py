@@ -95,17 +95,17 @@ def while_exporting(out: Path, done: Callable[[], None]) -> Callable[..., None]:
     """Return a callback of an export, which does something, once, when the first file is there."""
     left = [done]
 
-    def told(*_: object) -> None:
+    def reported(*_: object) -> None:
         if left and list(out.glob("*.jsonl")):
             left.pop()()
 
-    return told
+    return reported
 
 
 @for_each("how", NAMES_OF_ALL)
 def test_what_an_export_writes_to_is_not_imported(case_path: Path, how: str) -> None:
     topic, out, target = made_topic(case_path), case_path / "exports" / "out", Target(case_path / "target")
-    told = []
+    reported = []
 
     def meet() -> None:
         source = named(how, out, case_path / "links")
@@ -113,11 +113,11 @@ def test_what_an_export_writes_to_is_not_imported(case_path: Path, how: str) -> 
             ExportFolderError, match="an export is writing to this folder, so rows may be missing"
         ) as caught:
             target.take(source)
-        told.append(caught.value.key)
+        reported.append(caught.value.key)
         assert target.take(out / "1.jsonl") == 1  # which is whole
 
     assert export_topic(topic, out, "jsonl", progress=while_exporting(out, meet)).rows == 4
-    assert len(told) == 1
+    assert len(reported) == 1
     before = len(list(target.folder.iterdir()))
     assert before == 2  # only the single file was written, data and index
     for file in out.glob("*.jsonl"):
@@ -245,7 +245,7 @@ def test_folders_that_no_export_made_get_no_lock(topic: Topic, out: Path, target
         target.take(out / "1.jsonl" / "*.jsonl")
 
 
-def test_links_to_nowhere_and_in_a_ring_are_told(topic: Topic, out: Path, target: Target) -> None:
+def test_links_to_nowhere_and_in_a_ring_are_reported(topic: Topic, out: Path, target: Target) -> None:
     export_topic(topic, out, "jsonl")
     (out / "9.jsonl").symlink_to(out / "9.jsonl")
     with pytest.raises(InvalidRowsError, match=r"9\.jsonl: not a file, nor a link to one"):

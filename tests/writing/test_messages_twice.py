@@ -184,7 +184,7 @@ def test_copies_of_copies_know_the_first_ledger(source: str, target: str, tmp_pa
     assert ids(source) == [5, 6]
 
 
-def test_a_bucket_that_has_them_twice_is_copied_as_it_is_and_told(source: str, target: str, tmp_path: Path) -> None:
+def test_a_bucket_that_has_them_twice_is_copied_as_it_is_and_reported(source: str, target: str, tmp_path: Path) -> None:
     copied(source, target, unbatch=True)
     put_in_folder(Path(target.removeprefix("file://")), made(5))
     report = verify(open_bucket(target))
@@ -222,14 +222,14 @@ def test_another_ledger_of_that_id_is_no_double(other: Offload, case_path: Path)
 
 
 @for_each("is_longer", [False, True])
-def test_without_a_creation_the_length_tells(is_longer: bool, case_path: Path) -> None:
+def test_without_a_creation_the_length_reports(is_longer: bool, case_path: Path) -> None:
     target = made_target(case_path)
     (case_path / "source").mkdir()
     (case_path / "other").mkdir()
     mine = put_in_folder(case_path / "source", made(5, created_ms=None))
     copied(mine, target, unbatch=True)
-    told = offload(entries(5, 50 + is_longer), 5, uuid=9, created_ms=None)
-    other = put_in_folder(case_path / "other", told)
+    reported = offload(entries(5, 50 + is_longer), 5, uuid=9, created_ms=None)
+    other = put_in_folder(case_path / "other", reported)
     assert outcome(copied(other, target)) == ((1, 0, 0) if is_longer else (0, 0, 1))
 
 
@@ -333,8 +333,8 @@ def test_a_ledger_that_comes_late_is_not_put_after_later_ones(late_source: Path,
     ):
         copy_ledgers(str(late_source), str(made_before), unbatch=True)
     assert values(made_before) == before
-    told = run("offload", str(late_source), str(made_before), "--unbatch", code=1).stderr.decode()
-    assert "first, and copy both again" in told
+    reported = run("offload", str(late_source), str(made_before), "--unbatch", code=1).stderr.decode()
+    assert "first, and copy both again" in reported
     LedgerFileSystem(made_before.as_uri(), "file").rm("entries/public/default/orders", recursive=True)
     assert copy_ledgers(str(late_source), str(made_before), unbatch=True).copied == 3
     assert values(made_before) == whole

@@ -165,7 +165,7 @@ def test_values_of_json_lines(bucket: Bucket, tmp_path: Path) -> None:
             import_rows(bucket, file, "public/default/bad", schema_type=kind)
 
 
-def test_what_json_lines_cannot_have_is_told_by_the_file(bucket: Bucket, tmp_path: Path) -> None:
+def test_what_json_lines_cannot_have_is_reported_by_the_file(bucket: Bucket, tmp_path: Path) -> None:
     file, header = tmp_path / "x.jsonl", tmp_path / "x.csv"
     file.write_text('{"a":1,"key":"k"}\n')
     header.write_text("value\n")
@@ -299,7 +299,7 @@ def test_a_schema_that_is_saved_meanwhile(bucket: Bucket, source: str) -> None:
     assert not bucket.refresh().topics()
 
 
-def test_rows_that_bring_the_number_of_another_schema_are_told_of(bucket: Bucket, tmp_path: Path) -> None:
+def test_rows_that_bring_the_number_of_another_schema_are_reported_of(bucket: Bucket, tmp_path: Path) -> None:
     """A column ``schema_version`` is the number that it is in the rows' own topic: in another one it may mean another schema."""
     import_rows(
         bucket, pa.table({"price": pa.array([2.5], pa.float32())}), "public/x/prices", schema=schema_of(price="float")
@@ -342,9 +342,9 @@ UNSURE: dict[str, tuple[list[tuple[Any, ...]], dict[str, Any], type[LedgerfsErro
 
 def test_numbers_that_may_mean_another_schema_to_readers_are_refused(bucket: Bucket) -> None:
     rows = pa.Table.from_pylist([{**one, "publish_time": 1_700_000_000_000} for one in ROWS])
-    for number, (what, (saved, options, error, told)) in enumerate(UNSURE.items()):
+    for number, (what, (saved, options, error, reported)) in enumerate(UNSURE.items()):
         for one in saved:
             save(bucket, *one, topic=f"{ORDERS}{number}")
-        with pytest.raises(error, match=told):
+        with pytest.raises(error, match=reported):
             import_rows(bucket, rows, f"{ORDERS}{number}", schema=OURS, **options)
         assert not bucket.refresh().topics(), what

@@ -193,24 +193,24 @@ class Combination:
         return [fault, *([needed[self.step]] if self.step in needed else [])]
 
     def _check(self, error: LedgerfsError | None, source: bytes) -> None:
-        place, told = self.world.place, f"{self}: {error!r}"
+        place, reported = self.world.place, f"{self}: {error!r}"
         ledgers, objects, uploads = place.ledgers(), place.objects(), place.uploads()
         may_pass = self.kind != "403" and self.step not in {"abort", "delete"}
         if self.schedule != "always" and may_pass:
-            assert error is None, told
+            assert error is None, reported
         if error is None:
-            assert ledgers == [source], told
-            assert objects == {DATA, INDEX}, told
+            assert ledgers == [source], reported
+            assert objects == {DATA, INDEX}, reported
         elif isinstance(error, UncertainWriteError):
-            assert ledgers in ([], [source]), told
+            assert ledgers in ([], [source]), reported
         else:
-            assert ledgers == [], told
-            assert objects <= ({DATA} if self._keeps_data else set()), f"{told} {objects}"
+            assert ledgers == [], reported
+            assert objects <= ({DATA} if self._keeps_data else set()), f"{reported} {objects}"
         if uploads:
             is_untold = self.step == "create" and self.kind.startswith("done-")
             is_kept = self.step == "abort" and (self.schedule == "always" or self.kind == "403")
-            assert is_untold or is_kept, told
-            assert is_kept or place.parts() == 0, told
+            assert is_untold or is_kept, reported
+            assert is_kept or place.parts() == 0, reported
 
     @property
     def _keeps_data(self) -> bool:
@@ -244,9 +244,9 @@ def test_a_fault_leaves_a_whole_ledger_or_none(
             without_pauses(patch)
             errors = list(pool.map(Combination.write, tried))
         outcomes = list(pool.map(Combination.outcome, tried, errors))
-    told = (f"{one.step}: {outcome}" for one, outcome in zip(tried, outcomes, strict=True))
+    reported = (f"{one.step}: {outcome}" for one, outcome in zip(tried, outcomes, strict=True))
     with capsys.disabled():
-        print(f"\nwrite faults, {kind} {schedule}: {'; '.join(told)}")
+        print(f"\nwrite faults, {kind} {schedule}: {'; '.join(reported)}")
 
 
 def failed(world: World, data: bytes, *faults: Fault, error: type[LedgerfsError] = StoreError) -> LedgerfsError:
@@ -352,7 +352,7 @@ def test_what_the_store_does_after_it_was_given_up_makes_no_half_ledger(
     assert world.place.objects() in (set(), {DATA}, {DATA, INDEX})
 
 
-def test_an_upload_that_somebody_else_ended_is_told_so(world: World, data: bytes) -> None:
+def test_an_upload_that_somebody_else_ended_is_reported_so(world: World, data: bytes) -> None:
     for step in ("part", "complete"):
         world.place.clear()
         # moto knows no such thing: a part of an upload that is not there is an error of its own to it.

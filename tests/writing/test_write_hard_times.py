@@ -309,8 +309,8 @@ def test_two_writers_of_one_ledger_id_leave_whole_ledgers(how: str, place: Place
         place.clear()
         second: list[LedgerfsError | None] = []
 
-        def write_theirs(told: list[LedgerfsError | None] = second) -> None:
-            told.append(attempt(2, place, theirs, uuid, block_size))
+        def write_theirs(reported: list[LedgerfsError | None] = second) -> None:
+            reported.append(attempt(2, place, theirs, uuid, block_size))
 
         steps.arm(step, write_theirs)
         first = attempt(1, place, data, UUID, SMALL)
@@ -338,7 +338,7 @@ def test_ctrl_c_leaves_no_unfinished_upload(
     started: Future[Any] = Future()
     matches = lambda method, path, headers: method == "PUT" and "partNumber=" in path  # noqa: E731
     store_proxy.faults = [Fault("", 1, matches, after=1, action=lambda: started.result().send_signal(signal.SIGINT))]
-    with running("offload", str(source), place.url, *options(place, "-O"), told=tmp_path / "errors") as process:
+    with running("offload", str(source), place.url, *options(place, "-O"), reported=tmp_path / "errors") as process:
         started.set_result(process)
         code = process.wait(300)
     store_proxy.faults = []
@@ -388,29 +388,31 @@ def write_here(folder: Path, data: bytes) -> None:
     write_ledger(open_bucket(f"file://{folder}"), Wanted(NAME, 1, UUID, SMALL), RecordFile.of("r", data))
 
 
-def test_a_full_disk_is_told_and_leaves_nothing(tiny_disk: Path, data: bytes) -> None:
+def test_a_full_disk_is_reported_and_leaves_nothing(tiny_disk: Path, data: bytes) -> None:
     """Full in the middle of the data, at its end, when the index is written, and not at all."""
     bucket = tiny_disk / "bucket"
     bucket.mkdir()
     pages = -(-len(data) // 4096)
-    told: dict[int, str] = {}
+    reported: dict[int, str] = {}
     for room in (0, 1, pages // 2, pages - 1, pages, pages + 1, pages + 2, pages + 3):
         fill_up(tiny_disk / "other", room)
-        told[room] = "done"
+        reported[room] = "done"
         try:
             write_here(bucket, data)
         except StoreError as error:
-            told[room] = error.reason
+            reported[room] = error.reason
             assert list(bucket.iterdir()) == [], room
         else:
             assert folder_place(bucket).ledgers() == [data]
             for path in bucket.iterdir():
                 path.unlink()
-    assert all(reason == "done" or "No space left" in reason for reason in told.values()), told
+    assert all(reason == "done" or "No space left" in reason for reason in reported.values()), reported
     # Once there is room, there is room.
-    assert [reason == "done" for reason in told.values()] == sorted(reason == "done" for reason in told.values())
-    assert told[pages // 2] != "done"
-    assert told[pages + 3] == "done"
+    assert [reason == "done" for reason in reported.values()] == sorted(
+        reason == "done" for reason in reported.values()
+    )
+    assert reported[pages // 2] != "done"
+    assert reported[pages + 3] == "done"
 
 
 def fill_up(file: Path, room: int) -> None:

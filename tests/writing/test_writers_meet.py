@@ -174,8 +174,8 @@ def test_imports_of_several_processes_at_once_all_stay(place: Place, tmp_path: P
     can_be_forked(env)
     with ThreadPoolExecutor(3) as pool:
         texts = pool.map(lambda path: output("import", str(path), place.url, TOPIC, "--json", env=env), files)
-        told = [json.loads(text) for text in texts]
-    assert len({one["ledger_id"] for one in told}) == 3
+        reported = [json.loads(text) for text in texts]
+    assert len({one["ledger_id"] for one in reported}) == 3
     assert sorted(values(place)) == sorted(f"{number}-{row}".encode() for number in range(3) for row in range(10))
     assert len(place.ledgers()) == 3
 
@@ -408,7 +408,7 @@ def test_one_call_does_not_write_one_id_twice(place: Place, views: Views) -> Non
 
 
 @for_each("what", ["path", "directory", "mount"])
-def test_what_comes_while_others_are_removed_is_told(what: str, new_place: NewPlace, case_path: Path) -> None:
+def test_what_comes_while_others_are_removed_is_reported(what: str, new_place: NewPlace, case_path: Path) -> None:
     place = new_place()
     views = Views(place, case_path)
     put_objects(place, offload(OURS, 7, uuid=1))

@@ -50,8 +50,8 @@ def definition_of(schema: SchemaInfo) -> Any:  # noqa: ANN401  (JSON)
     _require_readable(schema)
     if schema.type == "KEY_VALUE":
         parts = key_value_schema(schema)
-        told = {name: _named(part) for name, part in (("key", parts.key), ("value", parts.value))}
-        return {**told, "encoding": "SEPARATED" if parts.is_separated else "INLINE"}
+        reported = {name: _named(part) for name, part in (("key", parts.key), ("value", parts.value))}
+        return {**reported, "encoding": "SEPARATED" if parts.is_separated else "INLINE"}
     if schema.type == "PROTOBUF_NATIVE":
         files, _ = read_native_schema(schema.data)
         return {"message": json.loads(schema.data)["rootMessageTypeName"], "files": text_format.MessageToString(files)}

@@ -24,12 +24,12 @@ def native_schema_data(descriptors: bytes, message: str | None) -> bytes:
         raise InvalidSchemaError("not a set of file descriptors (protoc --descriptor_set_out)") from error
     pool_of(files)
     file, name = _root(files, message)
-    told = {
+    reported = {
         "fileDescriptorSet": base64.b64encode(descriptors).decode(),
         "rootMessageTypeName": name,
         "rootFileDescriptorName": file,
     }
-    return json.dumps(told).encode()
+    return json.dumps(reported).encode()
 
 
 def read_native_schema(data: bytes) -> tuple[FileDescriptorSet, DescriptorProto]:

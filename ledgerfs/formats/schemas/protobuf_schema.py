@@ -124,9 +124,9 @@ def protobuf_schema(schema: SchemaInfo) -> ProtobufSchema:
 def native_descriptors(data: bytes) -> tuple[FileDescriptorSet, str]:
     """Return the descriptors of a PROTOBUF_NATIVE schema, and the name of its message; raises `InvalidSchemaError`."""
     try:
-        told: Any = json.loads(data)
-        files = FileDescriptorSet.FromString(base64.b64decode(told["fileDescriptorSet"], validate=True))
-        root = told["rootMessageTypeName"]
+        reported: Any = json.loads(data)
+        files = FileDescriptorSet.FromString(base64.b64decode(reported["fileDescriptorSet"], validate=True))
+        root = reported["rootMessageTypeName"]
     except (ValueError, KeyError, TypeError, RecursionError, DecodeError) as error:
         raise InvalidSchemaError("the PROTOBUF_NATIVE schema is not JSON with a set of file descriptors") from error
     if not isinstance(root, str):

@@ -24,9 +24,9 @@ from ledgerfs.layouts.mapfile.checks.catalog_checks import check_catalog
 from ledgerfs.layouts.mapfile.columns import NUMBER, IndexState, own_of, pack_own
 from ledgerfs.layouts.mapfile.ends import End
 from ledgerfs.layouts.mapfile.folders import FolderFiles, LedgerFolder, MapFileListing, NameStarts
+from ledgerfs.layouts.mapfile.fragments import MapFileFragments, PartialLedger, find_gaps, fragments_of, require_top
 from ledgerfs.layouts.mapfile.loading import Loaded, Unloaded, load_folders, may_grow
 from ledgerfs.layouts.mapfile.reader import MapFileReader
-from ledgerfs.layouts.mapfile.remains import MapFileRemains, PartialLedger, find_gaps, remains_of, require_top
 from ledgerfs.storage.object_store import KeepingStore
 from ledgerfs.storage.objects import ObjectStat
 
@@ -86,13 +86,13 @@ class MapFiles:
         starts = found.name_starts()
         partial = tuple(found.partial(starts))
         return FoundLedgers(
-            found.table(starts), MapFileRemains(partial, is_one_ledger={"data", "index"} <= listing.at_top)
+            found.table(starts), MapFileFragments(partial, is_one_ledger={"data", "index"} <= listing.at_top)
         )
 
     def completed(self, catalog: Catalog) -> Catalog:
         """Return the catalog as it is; raises `NotFoundError` if the opened folder is below the one that is the bucket."""
         if not (catalog.ledgers.size or catalog.lost.size):
-            require_top(remains_of(catalog), self._store.url)
+            require_top(fragments_of(catalog), self._store.url)
         return catalog
 
     def gaps(self, catalog: Catalog, now_ms: int) -> Iterator[tuple[Any, ...]]:
@@ -103,7 +103,7 @@ class MapFiles:
         """Return a reader of one ledger, which reads nothing yet."""
         return MapFileReader(self._store, ref)
 
-    def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:  # noqa: ARG002  (the catalog tells all)
+    def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:  # noqa: ARG002  (the catalog has all)
         """Yield the findings of making the catalog."""
         return check_catalog(catalog)
 
@@ -181,9 +181,9 @@ class _Findings:
         self._unloaded: list[tuple[Unloaded, bool]] = []
         self._now_ms = int(time.time() * 1000)
 
-    def keep(self, row: tuple[Any, ...], folder: LedgerFolder, told: str | None) -> None:
+    def keep(self, row: tuple[Any, ...], folder: LedgerFolder, reported: str | None) -> None:
         """Add a row, and its managed ledger by the metadata; its name and place are set later."""
-        self._rows.append((row, folder, told))
+        self._rows.append((row, folder, reported))
 
     def take(self, one: Loaded | Unloaded) -> None:
         """Add a folder; skips a young one without an end, which may still grow."""
@@ -202,18 +202,18 @@ class _Findings:
     def name_starts(self) -> NameStarts:
         """Return where names begin, by the ledgers whose metadata has them; empty if no other folders need it."""
         starts = NameStarts()
-        if self._unloaded or any(told is None for *_, told in self._rows):
-            for _, folder, told in self._rows:
-                place = None if told is None else folder.place_of(told)
-                if told is not None and place is not None:
-                    starts.learn(place, told)
+        if self._unloaded or any(reported is None for *_, reported in self._rows):
+            for _, folder, reported in self._rows:
+                place = None if reported is None else folder.place_of(reported)
+                if reported is not None and place is not None:
+                    starts.learn(place, reported)
         return starts
 
     def table(self, starts: NameStarts) -> Table:
         """Return the rows of ledgers."""
         rows = []
-        for row, folder, told in self._rows:
-            name = folder.path.removeprefix(starts.guess(folder)) if told is None else told
+        for row, folder, reported in self._rows:
+            name = folder.path.removeprefix(starts.guess(folder)) if reported is None else reported
             named = self._names.row_of(name), self._places.row_of(folder.path.removesuffix(name))
             rows.append((*row[:3], *named, *row[5:]))
         return np.array(rows, LEDGER)
@@ -222,8 +222,8 @@ class _Findings:
         """Yield the partial ledgers."""
         for one, grows in self._unloaded:
             files, folder, metadata = one.files, one.files.folder, one.metadata
-            told = None if metadata is None else metadata.managed_ledger
-            place = None if told is None else folder.place_of(told)
+            reported = None if metadata is None else metadata.managed_ledger
+            place = None if reported is None else folder.place_of(reported)
             place = starts.guess(folder) if place is None else place
             name = folder.path.removeprefix(place) if folder.is_in_a_topic else None
             stats = [stat for stat in (files.data, files.index) if stat is not None]

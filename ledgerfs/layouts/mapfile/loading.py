@@ -97,7 +97,7 @@ class _Begun:
             return int(self.index.positions[-1])
         return self.least_start
 
-    def told(self, tail: bytes) -> Loaded | None:
+    def reported(self, tail: bytes) -> Loaded | None:
         """Return the ledger by the data's last bytes; None if they contradict the index, and more of them are needed."""
         window, index = self._window(tail), self.index
         if index is None or index.positions[-1] < window.offset:
@@ -176,11 +176,11 @@ def _ended(store: ObjectStore, begun: Iterable[_Begun | Unloaded]) -> Iterator[L
             yield one
         elif one.head is None:
             waiting.append(one)
-        elif (made := one.told(one.head)) is not None:
+        elif (made := one.reported(one.head)) is not None:
             yield made
     doubted: list[_Begun] = []
     for one, tail in _tails(store, [(one, one.tail_start) for one in waiting]):
-        made = one.unloaded(tail) if isinstance(tail, LedgerfsError) else one.told(tail)
+        made = one.unloaded(tail) if isinstance(tail, LedgerfsError) else one.reported(tail)
         if made is None:
             doubted.append(one)
         else:

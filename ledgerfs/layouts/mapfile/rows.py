@@ -3,12 +3,12 @@
 from typing import Any
 
 from ledgerfs.catalog.catalog_rows import version_of
+from ledgerfs.catalog.fragments import Fragments, Kept
 from ledgerfs.catalog.missing_ledgers import GapKind
-from ledgerfs.catalog.remains import Kept, Remains
 from ledgerfs.formats.uuid_halves import uuid_from_halves
 from ledgerfs.layouts.mapfile import columns
 from ledgerfs.layouts.mapfile.columns import OWN_STRUCT
-from ledgerfs.layouts.mapfile.remains import MapFileRemains
+from ledgerfs.layouts.mapfile.fragments import MapFileFragments
 from ledgerfs.storage.objects import ObjectStat
 
 NAME = "mapfile"
@@ -41,16 +41,16 @@ def key_of_missing(uuid: str, ledger_id: int, managed_ledger: str | None, place:
     return f"{folder}/index" if kind == GapKind.DATA_LOST else f"{folder}/data"
 
 
-def kept(remains: Remains) -> Kept:
+def kept(fragments: Fragments) -> Kept:
     """Return nothing to cache: the next listing finds incomplete ledgers again."""
-    if not isinstance(remains, MapFileRemains):
-        raise TypeError(type(remains).__name__)
+    if not isinstance(fragments, MapFileFragments):
+        raise TypeError(type(fragments).__name__)
     return Kept(None, {})
 
 
-def remains_of_kept(kept: Kept) -> MapFileRemains:  # noqa: ARG001  (nothing is kept)
+def fragments_of_kept(kept: Kept) -> MapFileFragments:  # noqa: ARG001  (nothing is kept)
     """Return none."""
-    return MapFileRemains()
+    return MapFileFragments()
 
 
 def _folder(uuid: str, ledger_id: int, managed_ledger: str | None, place: str) -> str:

@@ -14,7 +14,7 @@ from ledgerfs.errors import CorruptIndexError, LedgerfsError, StoreUnreachableEr
 from ledgerfs.formats.pulsar_blob.index import MAX_INDEX_BYTES, OffloadIndex, parse_index
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.layouts.pulsar_blob.columns import LISTED, NUMBER, pack_own
-from ledgerfs.layouts.pulsar_blob.remains import BadIndex
+from ledgerfs.layouts.pulsar_blob.fragments import BadIndex
 from ledgerfs.storage.object_store import ObjectStore
 from ledgerfs.storage.objects import ReadRequest
 

@@ -30,9 +30,9 @@ from ledgerfs.layouts.pulsar_blob.columns import (
     rows_of,
     set_states,
 )
+from ledgerfs.layouts.pulsar_blob.fragments import REPAIRED_KINDS, BadIndex, BlobFragments, find_gaps
 from ledgerfs.layouts.pulsar_blob.index_rows import IndexDigests, IndexRows
 from ledgerfs.layouts.pulsar_blob.reader import PulsarLedgerReader
-from ledgerfs.layouts.pulsar_blob.remains import REPAIRED_KINDS, BadIndex, BlobRemains, find_gaps
 from ledgerfs.layouts.pulsar_blob.same_uploads import compared_with_copies
 from ledgerfs.layouts.pulsar_blob.unpaired_objects import (
     named_bad_indexes,
@@ -46,7 +46,7 @@ from ledgerfs.storage.objects import ObjectStat, ReadRequest
 if TYPE_CHECKING:
     from hashlib import blake2b
 
-    from ledgerfs.catalog.remains import Unreadable
+    from ledgerfs.catalog.fragments import Unreadable
     from ledgerfs.layouts.pulsar_blob.checks.ledger_checks import PulsarLedgerCheck
 
 _CHUNK = 32768
@@ -97,7 +97,7 @@ class PulsarBlob:
         unpaired = data[match_rows(data, indexes) < 0]
         orphans = named_orphans(self._store, unpaired, previous, names.row_of, progress=progress, refused=refused)
         bad_indexes = tuple(named_bad_indexes(self._store, bad, names.row_of))
-        return FoundLedgers(ledgers, BlobRemains(orphans, bad_indexes, tuple(refused)))
+        return FoundLedgers(ledgers, BlobFragments(orphans, bad_indexes, tuple(refused)))
 
     def completed(self, catalog: Catalog) -> Catalog:
         """Compare data objects without a readable index with the complete ledgers of the same ids."""
@@ -155,11 +155,11 @@ class PulsarBlob:
         """Read the topic from user metadata if the index does not contain it."""
         nameless = np.flatnonzero(ledgers["name"] == names.row_of(None))
         keys = [key.index_key for key in keys_of(ledgers[nameless])]
-        for row, told in zip(nameless.tolist(), topics_of_objects(self._store, keys), strict=True):
-            if told.error is not None:
-                raise told.error
-            if told.managed_ledger is not None:
-                ledgers["name"][row] = names.row_of(told.managed_ledger)
+        for row, reported in zip(nameless.tolist(), topics_of_objects(self._store, keys), strict=True):
+            if reported.error is not None:
+                raise reported.error
+            if reported.managed_ledger is not None:
+                ledgers["name"][row] = names.row_of(reported.managed_ledger)
 
 
 class BlobListing:

@@ -3,13 +3,13 @@
 from typing import Any
 
 from ledgerfs.catalog.catalog_rows import version_of
+from ledgerfs.catalog.fragments import Fragments, Kept
 from ledgerfs.catalog.missing_ledgers import GapKind
-from ledgerfs.catalog.remains import Kept, Remains
 from ledgerfs.formats.pulsar_blob.object_names import INDEX_SUFFIX, LedgerKey
 from ledgerfs.formats.uuid_halves import uuid_from_halves
 from ledgerfs.layouts.pulsar_blob import columns
 from ledgerfs.layouts.pulsar_blob.columns import ORPHAN, OWN_STRUCT
-from ledgerfs.layouts.pulsar_blob.remains import BlobRemains
+from ledgerfs.layouts.pulsar_blob.fragments import BlobFragments
 from ledgerfs.storage.objects import ObjectStat
 
 NAME = "pulsar_blob"
@@ -43,13 +43,13 @@ def key_of_missing(uuid: str, ledger_id: int, managed_ledger: str | None, place:
     return key.data_key if kind in {GapKind.INDEX_LOST, GapKind.CONTRADICTED, GapKind.BEING_WRITTEN} else key.index_key
 
 
-def kept(remains: Remains) -> Kept:
+def kept(fragments: Fragments) -> Kept:
     """Return the orphans that the cached catalog stores: no bad indexes, which the next listing finds again."""
-    if not isinstance(remains, BlobRemains):
-        raise TypeError(type(remains).__name__)
-    return Kept(None, {"orphans": remains.orphans})
+    if not isinstance(fragments, BlobFragments):
+        raise TypeError(type(fragments).__name__)
+    return Kept(None, {"orphans": fragments.orphans})
 
 
-def remains_of_kept(kept: Kept) -> BlobRemains:
+def fragments_of_kept(kept: Kept) -> BlobFragments:
     """Return the orphans from the result of `kept`."""
-    return BlobRemains(kept.tables["orphans"])
+    return BlobFragments(kept.tables["orphans"])

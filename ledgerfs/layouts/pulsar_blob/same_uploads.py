@@ -14,7 +14,7 @@ from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.missing_ledgers import UNKNOWN
 from ledgerfs.errors import LedgerfsError, StoreUnreachableError
 from ledgerfs.layouts.pulsar_blob.columns import NUMBER, key_of, own_of
-from ledgerfs.layouts.pulsar_blob.remains import BadIndex, BlobRemains, SameIds, refused_data, remains_of
+from ledgerfs.layouts.pulsar_blob.fragments import BadIndex, BlobFragments, SameIds, fragments_of, refused_data
 from ledgerfs.layouts.pulsar_blob.unpaired_objects import topic_of_object
 from ledgerfs.storage.failures import is_refusal
 from ledgerfs.storage.object_store import ObjectStore
@@ -32,13 +32,13 @@ def compared_with_copies(store: ObjectStore, catalog: Catalog) -> Catalog:
 
     Adds objects for which the store refused access to ``refused`` of the orphans.
     """
-    copies, remains = _Copies(store, catalog, SameIds(catalog)), remains_of(catalog)
-    orphans = remains.orphans.copy()
+    copies, fragments = _Copies(store, catalog, SameIds(catalog)), fragments_of(catalog)
+    orphans = fragments.orphans.copy()
     for column in ("has_copy", "near_high", "near_low", "near_version"):
         orphans[column] = np.zeros(1, orphans.dtype[column])
     rows = np.flatnonzero(np.isin(orphans["ledger_id"], copies.same_ids.ids))
-    looks = ordered_map(copies.of_orphan, remains.orphans[rows], _THREADS, "ledgerfs-same")
-    refused = list(remains.refused)
+    looks = ordered_map(copies.of_orphan, fragments.orphans[rows], _THREADS, "ledgerfs-same")
+    refused = list(fragments.refused)
     for row, (has_copy, near, error) in zip(rows.tolist(), looks, strict=True):
         orphans["has_copy"][row] = has_copy
         if error is not None and is_refusal(error):
@@ -50,9 +50,9 @@ def compared_with_copies(store: ObjectStore, catalog: Catalog) -> Catalog:
                 ("version", _version_of(near)),
             ):
                 orphans[f"near_{column}"][row] = value
-    by_bad = ordered_map(copies.of_bad_index, remains.bad_indexes, _THREADS, "ledgerfs-same")
-    bad = tuple(replace(one, has_copy=has) for one, has in zip(remains.bad_indexes, by_bad, strict=True))
-    return replace(catalog, remains={**catalog.remains, NUMBER: BlobRemains(orphans, bad, tuple(refused))})
+    by_bad = ordered_map(copies.of_bad_index, fragments.bad_indexes, _THREADS, "ledgerfs-same")
+    bad = tuple(replace(one, has_copy=has) for one, has in zip(fragments.bad_indexes, by_bad, strict=True))
+    return replace(catalog, fragments={**catalog.fragments, NUMBER: BlobFragments(orphans, bad, tuple(refused))})
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.catalog_rows import LEDGER, Table
+from ledgerfs.catalog.fragments import Unreadable
 from ledgerfs.catalog.layout import Progress
 from ledgerfs.catalog.missing_ledgers import UNKNOWN
-from ledgerfs.catalog.remains import Unreadable
 from ledgerfs.errors import LedgerfsError, NotFoundError, ObjectNotFoundError, StoreUnreachableError
 from ledgerfs.formats.pulsar_blob.user_metadata import group_of, parse_user_metadata
 from ledgerfs.formats.uuid_halves import uuid_halves
@@ -29,13 +29,13 @@ from ledgerfs.layouts.pulsar_blob.columns import (
     match_rows,
     own_of,
 )
-from ledgerfs.layouts.pulsar_blob.remains import BadIndex, refused_data, remains_of
+from ledgerfs.layouts.pulsar_blob.fragments import BadIndex, fragments_of, refused_data
 from ledgerfs.storage.object_store import ObjectStore
 from ledgerfs.storage.objects import ObjectStat
 from ledgerfs.storage.ordered_map import ordered_map
 
 _THREADS = 16
-_TOLD_EVERY = 256
+_REPORTED_EVERY = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ def topic_of_object(store: ObjectStore, key: str) -> ObjectTopic:
         return ObjectTopic(error=error)
     if head.metadata is None:
         return ObjectTopic(stat=head.stat, is_kept=False)
-    told = parse_user_metadata(head.metadata).managed_ledger
-    return ObjectTopic(told, head.stat, is_of_job=group_of(head.metadata) is not None)
+    reported = parse_user_metadata(head.metadata).managed_ledger
+    return ObjectTopic(reported, head.stat, is_of_job=group_of(head.metadata) is not None)
 
 
 def topics_of_objects(
@@ -92,12 +92,12 @@ def topics_of_objects(
         yield from [_KEEPS_NONE] * len(keys)
         return
     yield first
-    for done, told in enumerate(
+    for done, reported in enumerate(
         ordered_map(lambda key: topic_of_object(store, key), keys[1:], _THREADS, "ledgerfs-head"), 2
     ):
-        if progress is not None and (done % _TOLD_EVERY == 0 or done == len(keys)):
+        if progress is not None and (done % _REPORTED_EVERY == 0 or done == len(keys)):
             progress("reading topic names", done, len(keys))
-        yield told
+        yield reported
 
 
 RowOf = Callable[[str | None], int]
@@ -140,7 +140,7 @@ def without_false_losses(
 def _known_losses(previous: Catalog) -> Table:
     """Return the lost ledgers of an earlier catalog, without those for which the store refused to answer."""
     lost: Table = previous.lost[previous.lost["layout"] == NUMBER]
-    refused = {(*uuid_halves(one.uuid), one.ledger_id) for one in remains_of(previous).refused}
+    refused = {(*uuid_halves(one.uuid), one.ledger_id) for one in fragments_of(previous).refused}
     if not refused:
         return lost
     keys = zip(*(lost[name].tolist() for name in ("uuid_high", "uuid_low", "ledger_id")), strict=True)
@@ -170,27 +170,27 @@ def named_orphans(
     unknown = np.flatnonzero(orphans["name"] == UNASKED)
     keys = [key.data_key for key in keys_of(orphans[unknown])]
     is_gone = np.zeros(orphans.size, bool)
-    for row, told in zip(unknown.tolist(), topics_of_objects(store, keys, progress), strict=True):
-        is_gone[row] = _is_gone(told)
-        orphans["is_of_job"][row] = told.is_of_job
-        if told.managed_ledger is not None:
-            orphans["name"][row] = row_of(told.managed_ledger)
-        elif told.error is None:
+    for row, reported in zip(unknown.tolist(), topics_of_objects(store, keys, progress), strict=True):
+        is_gone[row] = _is_gone(reported)
+        orphans["is_of_job"][row] = reported.is_of_job
+        if reported.managed_ledger is not None:
+            orphans["name"][row] = row_of(reported.managed_ledger)
+        elif reported.error is None:
             orphans["name"][row] = UNKNOWN
         else:
-            refused.append(refused_data(key_of(orphans[row]), told.error))
+            refused.append(refused_data(key_of(orphans[row]), reported.error))
     return orphans[~is_gone]
 
 
 def named_bad_indexes(store: ObjectStore, bad: Sequence[BadIndex], row_of: RowOf) -> list[BadIndex]:
     """Return the same with the topics in the user metadata of index or data object."""
     asked = [one for one in bad if not isinstance(one.error, ObjectNotFoundError)]
-    told = [one.managed_ledger for one in topics_of_objects(store, [one.key.index_key for one in asked])]
-    nameless = [place for place, name in enumerate(told) if name is None]
+    reported = [one.managed_ledger for one in topics_of_objects(store, [one.key.index_key for one in asked])]
+    nameless = [place for place, name in enumerate(reported) if name is None]
     by_data = topics_of_objects(store, [asked[place].key.data_key for place in nameless])
     for place, one in zip(nameless, by_data, strict=True):
-        told[place] = one.managed_ledger
-    names = {one.key: name for one, name in zip(asked, told, strict=True)}
+        reported[place] = one.managed_ledger
+    names = {one.key: name for one, name in zip(asked, reported, strict=True)}
     for name in names.values():
         if name is not None:
             row_of(name)
@@ -199,7 +199,7 @@ def named_bad_indexes(store: ObjectStore, bad: Sequence[BadIndex], row_of: RowOf
 
 def _remember(orphans: Table, previous: Catalog, row_of: RowOf) -> None:
     """Copy the answers about the same versions of the same objects."""
-    old = remains_of(previous).orphans
+    old = fragments_of(previous).orphans
     for row in np.flatnonzero(_is_known(orphans, orphans["version"], old, old["version"])).tolist():
         known = old[match_rows(orphans[row : row + 1], old)[0]]
         name = int(known["name"])
@@ -217,5 +217,5 @@ def _is_known(rows: Table, versions: Versions, old: Table, old_versions: Version
     return is_same & (matches >= 0)
 
 
-def _is_gone(told: ObjectTopic) -> bool:
-    return told.stat is None and told.error is None and told.is_kept
+def _is_gone(reported: ObjectTopic) -> bool:
+    return reported.stat is None and reported.error is None and reported.is_kept

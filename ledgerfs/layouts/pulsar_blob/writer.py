@@ -255,11 +255,11 @@ def as_stored(store: RawStore, ledger: NewLedger) -> WrittenLedger | None:
     except ObjectNotFoundError:
         return None
     try:
-        told = parse_index(content, key=index.key)
+        reported = parse_index(content, key=index.key)
     except (CorruptObjectError, UnsupportedFormatError):
         return None
-    agrees = told.is_plausible and told.data_length == data.size
-    return WrittenLedger(ledger, data, index, told) if agrees else None
+    agrees = reported.is_plausible and reported.data_length == data.size
+    return WrittenLedger(ledger, data, index, reported) if agrees else None
 
 
 def publish(store: RawStore, made: UnindexedLedger) -> WrittenLedger:

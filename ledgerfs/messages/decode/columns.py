@@ -174,8 +174,8 @@ class MessageColumns:
         if (self.entries[Meta.TRANSACTION_LEAST] == ABSENT).all():
             return self._constant(name)
         found = zip(transactions_of(self.entries), self.ids.tolist(), strict=True)
-        told = [None if one is None else text(one, self.ledger_id, entry) for one, entry in found]
-        texts = pa.array(told, pa.string())
+        reported = [None if one is None else text(one, self.ledger_id, entry) for one, entry in found]
+        texts = pa.array(reported, pa.string())
         return texts if self.messages.one_an_entry else texts.take(pa.array(self.messages.columns[MessageField.ENTRY]))
 
     def _deliver_at_time(self) -> pa.Array:

@@ -83,15 +83,15 @@ class Storage:
 
     def bucket(self) -> Bucket:
         """Return the bucket, one per process and storage, so that all tasks share its connections, caches and catalog."""
-        told = json.dumps(
+        reported = json.dumps(
             [self.url, self.filesystem_options, self.cache_dir, self.catalog_max_age, self.layout, self.on_unreadable],
             sort_keys=True,
             default=repr,
         )
         with _lock:
-            bucket = _buckets.get(told)
+            bucket = _buckets.get(reported)
             if bucket is None:
-                bucket = _buckets[told] = self.open()
+                bucket = _buckets[reported] = self.open()
             return bucket
 
     def open(self) -> Bucket:

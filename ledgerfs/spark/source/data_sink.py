@@ -148,15 +148,15 @@ class LedgerSink(DataSourceArrowWriter):
 
         Saves the schema first, if there is one; raises as `SchemaOfRows.save`.
         """
-        told = [_told_by(message) for message in messages]
-        written = [one.ledger for one in told if one.ledger is not None]
+        reported = [_reported_by(message) for message in messages]
+        written = [one.ledger for one in reported if one.ledger is not None]
         bucket = self._wanted.storage.bucket()
         if written:
             if self._schema is not None:
                 times = (one.ledger.metadata.created_ms for one in written)
                 self._schema.save(bucket, min((one for one in times if one is not None), default=None))
             publish_together(bucket, self._wanted.managed_ledger, IfExists.FAIL, written)
-        has_failed = any(one.attempt for one in told)
+        has_failed = any(one.attempt for one in reported)
         try:
             self._sweep(frozenset(one.data.key for one in written), twice=has_failed)
         except LedgerfsError as error:
@@ -204,7 +204,7 @@ def _task() -> tuple[int, int]:
     return int(context.partitionId()), int(context.attemptNumber())
 
 
-def _told_by(message: WriterCommitMessage | None) -> WrittenPartition:
+def _reported_by(message: WriterCommitMessage | None) -> WrittenPartition:
     """Return a task's message; raises if a finished task sent none, since its rows would be lost."""
     if not isinstance(message, WrittenPartition):
         raise RefusedLedgerError("a task did not report its result, so nothing is written")

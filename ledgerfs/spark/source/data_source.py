@@ -114,7 +114,7 @@ class MessageReader(DataSourceReader):
         parts = list(plan_parts(self._options, self._values))
         storage = self._options.storage.of_task(self._options.bookie_rate, len(parts))
         spare_imports()
-        return [InputPartition((*told, storage)) for told in parts]
+        return [InputPartition((*reported, storage)) for reported in parts]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """Yield the messages of a part. Without parts Spark passes ``None``."""
@@ -145,11 +145,11 @@ def register(spark: "SparkSession", settings: Mapping[str, str] | None = None) -
     """
     from ledgerfs.spark.runtime.storage import session_settings
 
-    told = {**session_settings(spark), **(settings or {})}
+    reported = {**session_settings(spark), **(settings or {})}
 
     class SessionDataSource(LedgerfsDataSource):
         """The source with this session's settings."""
 
-        settings = told
+        settings = reported
 
     spark.dataSource.register(SessionDataSource)

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from ledgerfs.bucket.partition_plan import DEFAULT_PARTITION_BYTES
-from ledgerfs.bucket.partitions import Partition, Told
+from ledgerfs.bucket.partitions import Partition, Reported
 from ledgerfs.catalog.missing_ledgers import MissingLedger
 from ledgerfs.scan.options import ScanKeywords, ScanOptions
 from ledgerfs.scan.report import ScanReport
@@ -89,8 +89,8 @@ def read_messages(
         if left_out is not None:
             left_out.add(omissions_of(report))
 
-    def read(told: tuple[Told, Schemas]) -> Iterator[pa.RecordBatch]:
-        part, schemas = told
+    def read(reported: tuple[Reported, Schemas]) -> Iterator[pa.RecordBatch]:
+        part, schemas = reported
         batches = read_partition(Partition.of(part), where, of_tasks, on_end=tell, schemas=schemas)
         return batches if each_batch is None else map(each_batch, batches)
 

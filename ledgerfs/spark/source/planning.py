@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.partition_plan import PartitionPlan, plan_partitions, within
-from ledgerfs.bucket.partitions import Told
+from ledgerfs.bucket.partitions import Reported
 from ledgerfs.bucket.wanted_topics import wanted_ledgers, wanted_names
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.missing_ledgers import MissingLedger, require_present
@@ -56,12 +56,12 @@ def plan_values(options: ReadOptions) -> QueryValues:
 
 def plan_parts(
     options: ReadOptions, values: QueryValues | None, on_missing: OnMissing = lambda _: None
-) -> Iterator[tuple[Told, Schemas]]:
+) -> Iterator[tuple[Reported, Schemas]]:
     """Plan the query, and yield each part with the schemas of its topics; looks up schemas of topics that are new since then.
 
     Raises as `plan` and `values_of`.
     """
-    parts = list(plan(options, on_missing).told())
+    parts = list(plan(options, on_missing).reported())
     names = (run[0] for part in parts for run in part)
     known = (
         with_topics(values or QueryValues(), options.storage.open(), names, options.scan) if parts else QueryValues()

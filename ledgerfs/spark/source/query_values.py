@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.bucket.partitions import Told
+from ledgerfs.bucket.partitions import Reported
 from ledgerfs.bucket.wanted_topics import wanted_ledgers, wanted_names
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.errors import InvalidOptionError, UnknownSchemaError
@@ -65,7 +65,7 @@ class QueryValues:
         """Return scan options with the inferred type of values, so that tasks do not infer it again."""
         return options if self.shown is None else replace(options, **self.shown.source.learned_options)
 
-    def of_part(self, part: Told) -> dict[str, TopicSchemas]:
+    def of_part(self, part: Reported) -> dict[str, TopicSchemas]:
         """Return the schemas that a part of a plan needs."""
         names = dict.fromkeys(owner_of(run[0]) for run in part)
         return {name: self.schemas[name] for name in names if name in self.schemas}

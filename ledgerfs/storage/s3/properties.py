@@ -58,8 +58,8 @@ class S3Properties:
     def missing_in(self, other: "S3Properties") -> list[str]:
         """Return the names of properties that another object lacks or has with other values."""
         # The bucket key only makes requests cheaper.
-        told = self.headers.items() - {("BucketKeyEnabled", True)}
-        names = sorted(name for name, value in told if other.headers.get(name) != value)
+        reported = self.headers.items() - {("BucketKeyEnabled", True)}
+        names = sorted(name for name, value in reported if other.headers.get(name) != value)
         return names if sorted(self.tags) == sorted(other.tags) else [*names, "tags"]
 
 

@@ -6,10 +6,10 @@ import time
 from dataclasses import replace
 
 from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.fragments import Kept
 from ledgerfs.catalog.layout import RepairRequest
 from ledgerfs.catalog.layouts_known import layout_rows
 from ledgerfs.catalog.ledger_ref import CatalogState, LedgerRef
-from ledgerfs.catalog.remains import Kept
 from ledgerfs.storage.objects import ObjectStat
 from ledgerfs.testing.layouts.opened import OpenedBucket
 from ledgerfs.testing.layouts.sample import SampleBucket
@@ -61,7 +61,7 @@ class CataloguingTests:
     def test_nothing_is_missing_in_a_sound_bucket(self, whole: OpenedBucket) -> None:
         catalog = whole.catalog()
         assert (catalog.gaps.size, catalog.lost.size, catalog.others.counts) == (0, 0, {})
-        assert all(one.is_empty for one in catalog.remains.values())
+        assert all(one.is_empty for one in catalog.fragments.values())
 
     def test_an_empty_bucket_is_empty(self, bucket: OpenedBucket) -> None:
         catalog = bucket.catalog()
@@ -108,11 +108,11 @@ class CataloguingTests:
         assert len(changed) == 1, "a ledger whose objects are others has the version that it had"
         assert refs_of(after) == refs_of(bucket.catalog())
 
-    def test_progress_is_told(self, whole: OpenedBucket) -> None:
-        told: list[tuple[str, int, int | None]] = []
-        whole.catalog(progress=lambda *one: told.append(one))
-        assert told
-        assert all(done >= 0 and (most is None or done <= most) for _, done, most in told)
+    def test_progress_is_reported(self, whole: OpenedBucket) -> None:
+        reported: list[tuple[str, int, int | None]] = []
+        whole.catalog(progress=lambda *one: reported.append(one))
+        assert reported
+        assert all(done >= 0 and (most is None or done <= most) for _, done, most in reported)
 
     def test_catalogs_and_their_rows_pickle(self, whole: OpenedBucket) -> None:
         catalog = whole.catalog()
@@ -120,17 +120,17 @@ class CataloguingTests:
         assert refs_of(again) == refs_of(catalog)
         assert pickle.loads(pickle.dumps(refs_of(catalog))) == refs_of(catalog)
 
-    def test_remains_are_kept_for_other_processes(self, few: SampleBucket, bucket: OpenedBucket) -> None:
+    def test_fragments_are_kept_for_other_processes(self, few: SampleBucket, bucket: OpenedBucket) -> None:
         rows = layout_rows(bucket.layout.number)
         for damage in (None, *few.damages):
             bucket.put(few.objects if damage is None else damage.objects)
-            remains = bucket.catalog().remains[bucket.layout.number]
-            if remains.is_lasting:
-                kept = rows.kept(remains)
+            fragments = bucket.catalog().fragments[bucket.layout.number]
+            if fragments.is_lasting:
+                kept = rows.kept(fragments)
                 assert set(kept.tables) == set(rows.KEPT_TABLES)
-                again = rows.remains_of_kept(Kept(json.loads(json.dumps(kept.told)), kept.tables))
-                assert (again.counts(), again.is_empty) == (remains.counts(), remains.is_empty)
-                assert sorted(again.ledger_ids()) == sorted(remains.ledger_ids())
+                again = rows.fragments_of_kept(Kept(json.loads(json.dumps(kept.reported)), kept.tables))
+                assert (again.counts(), again.is_empty) == (fragments.counts(), fragments.is_empty)
+                assert sorted(again.ledger_ids()) == sorted(fragments.ledger_ids())
             bucket.put(few.objects if damage is None else {key: few.objects[key] for key in damage.objects})
 
     def test_there_is_nothing_to_repair_in_a_sound_bucket(self, whole: OpenedBucket) -> None:

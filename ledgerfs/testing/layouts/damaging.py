@@ -28,9 +28,9 @@ class DamagingTests:
         known = {ledger.name: ledger for ledger in sample.ledgers}
         for ref in catalog.refs():
             ledger, digest = known[ref.managed_ledger, ref.ledger_id], blake2b()
-            check, told = whole.check(ref, digest)
+            check, reported = whole.check(ref, digest)
             assert [one for one in check.findings if one.severity is not Severity.REMARK] == [], ledger.name
-            assert (check.ref, check.entries, check.bytes) == (ref, len(ledger.entries), told)
+            assert (check.ref, check.entries, check.bytes) == (ref, len(ledger.entries), reported)
             assert check.bytes >= ref.stored
             records = b"".join(record_of(*one) for one in ledger.part(ledger.first_entry, ledger.last_entry))
             assert digest.digest() == blake2b(records).digest()
@@ -59,7 +59,7 @@ class DamagingTests:
                 for size in places_of(len(data), self.truncations):
                     bucket.put({**objects, key: data[:size]})
                     what = f"ledger {ledger.ledger_id}, {key} cut at {size}"
-                    read_or_told(ledger, bucket, what)
+                    read_or_reported(ledger, bucket, what)
                     assert bucket.damage(), f"nothing is found: {what}"
 
     def test_any_flipped_bit_gives_entries_or_our_error(self, few: SampleBucket, bucket: OpenedBucket) -> None:
@@ -74,26 +74,28 @@ class DamagingTests:
                             assert ids == list(range(reader.first_entry, reader.last_entry + 1)), (key, at)
                     bucket.findings()
 
-    def test_damaged_entries_are_told_and_the_others_are_read(self, few: SampleBucket, bucket: OpenedBucket) -> None:
+    def test_damaged_entries_are_reported_and_the_others_are_read(
+        self, few: SampleBucket, bucket: OpenedBucket
+    ) -> None:
         for ledger, objects in self._alone(few, bucket):
             key, data = next(iter(objects.items()))
             for size in places_of(len(data), self.truncations):
                 bucket.put({**objects, key: data[:size]})
                 for reader in bucket.readers().values():
-                    told: list[tuple[int, int]] = []
+                    reported: list[tuple[int, int]] = []
 
                     def tell(
-                        first: int, last: int, error: CorruptLedgerError, told: list[tuple[int, int]] = told
+                        first: int, last: int, error: CorruptLedgerError, reported: list[tuple[int, int]] = reported
                     ) -> None:
                         assert isinstance(error, LedgerfsError)
-                        told.append((first, last))
+                        reported.append((first, last))
 
                     try:
                         batches = reader.batches(reader.first_entry, reader.last_entry, tell)
                         found = [(entry, bytes(one)) for batch in batches for entry, one in batch]
                     except LedgerfsError:
                         continue
-                    lost = [entry for first, last in told for entry in range(first, last + 1)]
+                    lost = [entry for first, last in reported for entry in range(first, last + 1)]
                     every = list(range(ledger.first_entry, ledger.last_entry + 1))
                     assert sorted([*lost, *(entry for entry, _ in found)]) == every, (key, size)
                     assert found == [one for one in ledger.part(every[0], every[-1]) if one[0] not in set(lost)]
@@ -158,7 +160,7 @@ class DamagingTests:
             bucket.put(dict.fromkeys(keys))
 
 
-def read_or_told(ledger: KnownLedger, bucket: OpenedBucket, what: str) -> None:
+def read_or_reported(ledger: KnownLedger, bucket: OpenedBucket, what: str) -> None:
     """Assert that every entry is readable, or an error contains the object, or the catalog reports the ledger as lost."""
     catalog = bucket.catalog()
     for ref in catalog.refs():
@@ -167,8 +169,8 @@ def read_or_told(ledger: KnownLedger, bucket: OpenedBucket, what: str) -> None:
         except LedgerfsError as error:
             assert error.key, what
         return
-    told = {*catalog.lost["ledger_id"].tolist(), *catalog.gaps["ledger_id"].tolist()}
-    assert ledger.ledger_id in told, f"the catalog does not know of it: {what}"
+    reported = {*catalog.lost["ledger_id"].tolist(), *catalog.gaps["ledger_id"].tolist()}
+    assert ledger.ledger_id in reported, f"the catalog does not know of it: {what}"
 
 
 def is_damage(finding: Finding) -> bool:

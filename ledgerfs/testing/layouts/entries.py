@@ -174,11 +174,11 @@ class EntriesTests:
             os.close(descriptor)
             assert (tmp_path / "out").read_bytes() == expected[1:]
 
-    def test_what_is_told_of_a_ledger_agrees(self, sample: SampleBucket, whole: OpenedBucket) -> None:
+    def test_what_is_reported_of_a_ledger_agrees(self, sample: SampleBucket, whole: OpenedBucket) -> None:
         for ledger, reader in opened(sample, whole):
-            told = json.loads(json.dumps(reader.describe()))
-            assert (told["ledger_id"], told["managed_ledger"]) == (ledger.ledger_id, ledger.managed_ledger)
-            assert told["entries"] == len(ledger.entries)
+            reported = json.loads(json.dumps(reader.describe()))
+            assert (reported["ledger_id"], reported["managed_ledger"]) == (ledger.ledger_id, ledger.managed_ledger)
+            assert reported["entries"] == len(ledger.entries)
             metadata = reader.metadata()
             if metadata is not None:
                 assert metadata.last_entry == ledger.last_entry

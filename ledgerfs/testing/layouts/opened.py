@@ -95,9 +95,9 @@ class OpenedBucket:
 
     def check(self, ref: LedgerRef, digest: blake2b | None = None) -> tuple[LedgerCheck, int]:
         """Read a ledger in full; return the result, and the number of bytes in progress reports."""
-        told: list[int] = []
-        found = self.layout.check_ledger(self.reader(ref), told.append, digest)
-        return found, sum(told)
+        reported: list[int] = []
+        found = self.layout.check_ledger(self.reader(ref), reported.append, digest)
+        return found, sum(reported)
 
     def findings(self) -> list[Finding]:
         """Return all findings about the bucket, from its listing to every byte."""

@@ -38,7 +38,7 @@ class ListingTests:
     """Unusual names of objects that the store supports."""
     many_objects: ClassVar[int] = 1100
     """More objects than one page of a listing contains, if the store has pages."""
-    tells_times: ClassVar[bool] = True
+    reports_times: ClassVar[bool] = True
     """Whether the store reports when an object was modified."""
 
     def test_an_empty_bucket_has_no_objects(self, place: StorePlace) -> None:
@@ -101,7 +101,7 @@ class ListingTests:
         place.put("b", b"333")
         assert listed(place.store)["b"].size == 3
 
-    def test_head_tells_what_the_listing_tells(self, place: StorePlace) -> None:
+    def test_head_reports_what_the_listing_reports(self, place: StorePlace) -> None:
         place.put("a", b"12345")
         place.put("folder/b", b"1")
         stat = place.store.head("a").stat
@@ -111,8 +111,8 @@ class ListingTests:
 
     def test_times_are_milliseconds_utc(self, place: StorePlace) -> None:
         place.put("a", b"1")
-        told = listed(place.store)["a"].modified_ms
-        assert abs(told - time.time() * 1000) < DAY_MS if self.tells_times else told == 0
+        reported = listed(place.store)["a"].modified_ms
+        assert abs(reported - time.time() * 1000) < DAY_MS if self.reports_times else reported == 0
 
     def test_a_version_stays_until_the_object_changes(self, place: StorePlace) -> None:
         place.put("a", b"old bytes")

@@ -109,7 +109,7 @@ class ReadingTests:
             os.close(beginning)
             assert received.result() == body[1:]
 
-    def test_an_error_of_the_descriptor_is_told_as_it_is(self, place: StorePlace) -> None:
+    def test_an_error_of_the_descriptor_is_reported_as_it_is(self, place: StorePlace) -> None:
         place.put("a", BODY)
         end, beginning = os.pipe()
         os.close(end)
@@ -134,7 +134,7 @@ class ReadingTests:
             try:
                 assert bytes(one.result()) == BODY[i : i + 2000]
             except CancelledError:
-                assert i % 2 == 0, "it was cancelled though nobody did"
+                assert i % 2 == 0, "it was cancelled, but the test did not cancel it"
         assert place.store.read(ReadRequest("a", 3, 9)) == BODY[3:9]
 
     def test_threads_share_a_store(self, place: StorePlace) -> None:

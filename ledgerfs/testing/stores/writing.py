@@ -29,7 +29,7 @@ class WritingTests:
     """Whether an object may be visible before its upload is complete."""
     creates_at_once: ClassVar[bool] = True
     """Whether the store refuses the second of two writers that create an object at the same time."""
-    tells_unfinished: ClassVar[bool] = True
+    reports_unfinished: ClassVar[bool] = True
     """Whether the store lists unfinished uploads."""
 
     def test_what_is_put_is_there(self, place: WritablePlace) -> None:
@@ -178,19 +178,19 @@ class WritingTests:
         second.abort()
         assert place.objects() == {"a": b"first"}
 
-    def test_unfinished_uploads_are_told_and_can_be_ended(self, place: WritablePlace) -> None:
+    def test_unfinished_uploads_are_reported_and_can_be_ended(self, place: WritablePlace) -> None:
         writes = place.store.writes
         upload = begun(writes, "a")
-        told = list(writes.unfinished_uploads())
-        if self.tells_unfinished:
-            assert [one.key for one in told] == ["a"]
-            assert 0 < told[0].begun_ms < time.time() * 1000 + 86_400_000
+        reported = list(writes.unfinished_uploads())
+        if self.reports_unfinished:
+            assert [one.key for one in reported] == ["a"]
+            assert 0 < reported[0].begun_ms < time.time() * 1000 + 86_400_000
             for _ in range(2):
-                writes.end_unfinished(told[0])
+                writes.end_unfinished(reported[0])
                 assert unfinished(writes) == []
                 assert place.objects() == {}
         else:
-            assert told == []
+            assert reported == []
         upload.abort()
         assert place.objects() == {}
 
@@ -212,8 +212,8 @@ class WritingTests:
         upload.write(b"2")
         upload.end_part()
         upload.complete()
-        told = [place.store.head(key).metadata for key in ("a", "b")]
-        assert told == ([METADATA] * 2 if writes.keeps_metadata else [None] * 2)
+        reported = [place.store.head(key).metadata for key in ("a", "b")]
+        assert reported == ([METADATA] * 2 if writes.keeps_metadata else [None] * 2)
 
     def test_user_metadata_is_changed_or_that_is_refused(self, place: WritablePlace) -> None:
         writes = place.store.writes

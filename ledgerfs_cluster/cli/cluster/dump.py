@@ -73,13 +73,13 @@ def dump(
     cluster = opened_cluster(context, url, zk_rate)
     context.call_on_close(cluster.nodes.close)
     bookies = bookies_of(cluster, no_bookies=no_bookies)
-    told: dict[str, Any] = {}
+    reported: dict[str, Any] = {}
     pruned = ""
     if file is not None:
         with progress() as update:
             done = dump_cluster(cluster, bookies, file, update)
         name, size = str(file), done.size
-        told = {"file": name}
+        reported = {"file": name}
     elif store is not None:
         # Signals interrupt only inside: one during creation or removal of the folder could leave its secrets on the disk.
         with TemporaryDirectory(prefix="ledgerfs-") as spool, at_end_signals(_interrupt), progress() as update:
@@ -88,11 +88,11 @@ def dump(
             kept = add_dump(store, dumps_folder(cluster), whole, done.began_ms)
             removed = remove_old_dumps(store, kept, keep)
         name, size = f"{store.url}/{kept.key}", kept.stat.size
-        told = {"bucket": store.url, "key": kept.key, "cluster": kept.cluster, "taken": iso_time(kept.taken_ms)}
-        told |= {"removed": [one.key for one in removed]}
+        reported = {"bucket": store.url, "key": kept.key, "cluster": kept.cluster, "taken": iso_time(kept.taken_ms)}
+        reported |= {"removed": [one.key for one in removed]}
         pruned = f"; {len(removed):,} older dumps removed" if removed else ""
     if as_json:
-        print_json({**told, "bytes": size, "nodes": done.nodes, "not_known": len(done.troubles)})
+        print_json({**reported, "bytes": size, "nodes": done.nodes, "not_known": len(done.troubles)})
     say_some("unknown: {}", done.troubles)
     say(f"{name}: {done.nodes:,} nodes, {human_size(size)}{pruned}")
 

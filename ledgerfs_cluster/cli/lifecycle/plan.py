@@ -167,12 +167,12 @@ def _topic(managed_ledger: str | None) -> str:
 
 def _say_result(policy: Policy, found: "Plan", *, show_all: bool) -> None:
     """Print totals of each kind, and the numbers of waiting and refused actions."""
-    told = []
+    reported = []
     for kind in dict.fromkeys(one.kind for one in found.actions):
         some = [one for one in found.actions if one.kind is kind]
         ledgers, size = sum(len(one.ledger_ids) for one in some), human_size(sum(one.size for one in some))
-        told.append(f"{kind.value}: {len(some):,} for {ledgers:,} ledgers, {size}")
-    say(f"{policy.source}: {'; '.join(told) or 'no work is due'}")
+        reported.append(f"{kind.value}: {len(some):,} for {ledgers:,} ledgers, {size}")
+    say(f"{policy.source}: {'; '.join(reported) or 'no work is due'}")
     if found.waiting:
         by_kind = Counter(one.action for one in found.waiting)
         times = [one.due_ms for one in found.waiting if one.due_ms is not None]

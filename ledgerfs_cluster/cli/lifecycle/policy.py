@@ -114,5 +114,5 @@ def _opened_again(path: Path | None, cluster: str | None, admin: str | None, acc
 
 def _beside(file: "PolicyFile") -> str | None:
     """Return the cluster that a file names; a dump's path is relative to the file."""
-    told = file.cluster
-    return told if told is None or "://" in told else str(file.path.parent / told)
+    reported = file.cluster
+    return reported if reported is None or "://" in reported else str(file.path.parent / reported)

@@ -64,24 +64,24 @@ def status(
     try:
         holder = ClusterLock.holder_of(cluster.nodes)
         journal = read_journal(cluster.nodes)
-        told, damaged = _status(cluster.nodes)
+        reported, damaged = _status(cluster.nodes)
     finally:
         cluster.nodes.close()
     unreadable = {**damaged, **journal.unreadable}
     if as_json:
-        print_json({**_as_json(holder, told, journal), "unreadable": unreadable})
+        print_json({**_as_json(holder, reported, journal), "unreadable": unreadable})
     else:
         _show(holder, journal)
-        if told is not None:
-            _show_status(told)
+        if reported is not None:
+            _show_status(reported)
         elif not damaged:
             say("no service has completed a pass yet")
     for path, why in unreadable.items():
         say(f"{path}: {why}; skipped")
-    if prometheus is not None and told is not None:
+    if prometheus is not None and reported is not None:
         from ledgerfs_cluster.lifecycle.service.status import gauges_of, write_gauges_file
 
-        write_gauges_file(prometheus, gauges_of(policy.source, told))
+        write_gauges_file(prometheus, gauges_of(policy.source, reported))
     if holder is None or unreadable or not _is_service(holder):
         context.exit(1)
 
@@ -90,8 +90,8 @@ def _is_service(holder: "LockHolder") -> bool:
     """Return whether a service holds the lock, by the holder's data; also True if they have no such field."""
     from ledgerfs_cluster.offload.opening import SERVICE
 
-    told = _said(holder.holder)
-    return not isinstance(told, dict) or told.get("what", SERVICE) == SERVICE
+    reported = _said(holder.holder)
+    return not isinstance(reported, dict) or reported.get("what", SERVICE) == SERVICE
 
 
 def _status(nodes: "Nodes") -> "tuple[Status | None, dict[str, str]]":
@@ -124,27 +124,29 @@ def _show(holder: "LockHolder | None", journal: "Journal") -> None:
         )
 
 
-def _show_status(told: "Status") -> None:
-    if told.failed_passes:
-        last = f"since {iso_time(told.passed_ms)}" if told.passed_ms else "yet"
-        say(f"no pass has been completed {last}: {told.failed_passes:,} failed; the last error below has the reason")
-    if told.passes:
+def _show_status(reported: "Status") -> None:
+    if reported.failed_passes:
+        last = f"since {iso_time(reported.passed_ms)}" if reported.passed_ms else "yet"
         say(
-            f"pass {told.passes:,} ended at {iso_time(told.passed_ms)}: {told.backlog_ledgers:,} ledgers "
-            f"({human_size(told.backlog_bytes)}) are due to be offloaded"
+            f"no pass has been completed {last}: {reported.failed_passes:,} failed; the last error below has the reason"
         )
-    for what, counts in (("done", told.done), ("waiting", told.waiting), ("refused", told.refused)):
+    if reported.passes:
+        say(
+            f"pass {reported.passes:,} ended at {iso_time(reported.passed_ms)}: {reported.backlog_ledgers:,} ledgers "
+            f"({human_size(reported.backlog_bytes)}) are due to be offloaded"
+        )
+    for what, counts in (("done", reported.done), ("waiting", reported.waiting), ("refused", reported.refused)):
         if counts:
             say(f"{what}: {', '.join(f'{count:,} {printable(name)}' for name, count in counts.items())}")
-    for trouble in told.troubles[-10:]:
+    for trouble in reported.troubles[-10:]:
         often = f" ({trouble.times:,} times)" if trouble.times > 1 else ""
         say(f"{iso_time(trouble.when_ms)}: {printable(trouble.text)}{often}")
 
 
-def _as_json(holder: "LockHolder | None", told: "Status | None", journal: "Journal") -> dict[str, Any]:
+def _as_json(holder: "LockHolder | None", reported: "Status | None", journal: "Journal") -> dict[str, Any]:
     return {
         "holder": None if holder is None else {"says": _said(holder.holder), "since": iso_time(holder.since_ms)},
-        **({} if told is None else asdict(told)),
+        **({} if reported is None else asdict(reported)),
         "marked": [
             {
                 "node": one.name,

@@ -86,24 +86,24 @@ class LedgerNode:
     @property
     def managed_ledger(self) -> str | None:
         """Name of the managed ledger (``tenant/ns/persistent/topic``) whose entries, or whose cursor's states, the ledger contains."""
-        return self.told(MANAGED_LEDGER_KEY)
+        return self.reported(MANAGED_LEDGER_KEY)
 
     @property
     def owner(self) -> str | None:
         """The owner by the component that created the ledger: a managed ledger, or the topic of a schema or of delayed messages."""
-        return next(filter(None, map(self.told, _OWNER_KEYS)), None)
+        return next(filter(None, map(self.reported, _OWNER_KEYS)), None)
 
     @property
     def component(self) -> str | None:
         """The part of the application that created the ledger, such as ``managed-ledger``, ``schema`` and ``compacted-ledger``."""
-        return self.told("component")
+        return self.reported("component")
 
     @property
     def application(self) -> str | None:
         """The application that created the ledger: ``pulsar``."""
-        return self.told("application")
+        return self.reported("application")
 
-    def told(self, key: str) -> str | None:
+    def reported(self, key: str) -> str | None:
         """Return a text of the custom metadata; None if it is missing or empty."""
         for found, value in self.custom:
             if found == key:

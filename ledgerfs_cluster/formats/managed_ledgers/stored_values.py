@@ -28,9 +28,9 @@ def uncompressed(data: bytes, *, key: str) -> bytes:
     """
     if data[:2] != _MAGIC:
         return data
-    told, body = _envelope(data, key)
+    reported, body = _envelope(data, key)
     try:
-        return _opened(told.compression, memoryview(data)[body:], told.uncompressed_size)
+        return _opened(reported.compression, memoryview(data)[body:], reported.uncompressed_size)
     except DecompressionError as error:
         raise CorruptMetadataError(f"the compressed value is damaged: {error}", key=key, offset=body) from None
 
@@ -42,8 +42,8 @@ def codec_of(data: bytes, *, key: str) -> int:
 
 def compressed(plain: bytes, codec: int, stored: bytes) -> bytes:
     """Return the envelope around ``stored``, which is ``plain`` compressed with the codec of this number (`Compression`)."""
-    told = EnvelopeRecord(compression=codec, uncompressed_size=len(plain)).SerializeToString(deterministic=True)
-    return _MAGIC + _SIZE.pack(len(told)) + told + stored
+    reported = EnvelopeRecord(compression=codec, uncompressed_size=len(plain)).SerializeToString(deterministic=True)
+    return _MAGIC + _SIZE.pack(len(reported)) + reported + stored
 
 
 def _envelope(data: bytes, key: str) -> tuple[EnvelopeRecord, int]:

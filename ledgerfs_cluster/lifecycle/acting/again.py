@@ -47,8 +47,8 @@ class PlannedAgain:
     def why_not_due(self, record: JournalRecord) -> str:
         """Return the reason why a record is no longer due."""
         kept = (*self.plan.refused, *self.plan.waiting)
-        told = (one.message for one in kept if record.ledger_id in one.ledger_ids)
-        return next(told, "it is now in use or may be, or it was changed or deleted")
+        reported = (one.message for one in kept if record.ledger_id in one.ledger_ids)
+        return next(reported, "it is now in use or may be, or it was changed or deleted")
 
 
 class PlanAgain:

@@ -126,11 +126,11 @@ class BrokerApi:
         A broker forgets it with the topic. Raises `AdminApiError` for any other answer.
         """
         answer = self._requests.get(f"{topic_path(managed_ledger)}/offload").require_ok()
-        told = answer.json()
-        state = told.get("status") if isinstance(told, dict) else None
+        reported = answer.json()
+        state = reported.get("status") if isinstance(reported, dict) else None
         if state not in _STATES:
             raise answer.unexpected("no status of an offload")
-        return str(state), _text(told.get("lastError"))
+        return str(state), _text(reported.get("lastError"))
 
     def trim(self, managed_ledger: str) -> None:
         """Have ledgers past retention deleted, and BookKeeper's copies past their lag; brokers refuse it for topics with V1 names."""

@@ -123,11 +123,11 @@ class ClusterView:
     def list_of(self, managed_ledger: str) -> tuple[Table, int] | None:
         """Return the rows of a topic's list, by id, and its creation, ms since 1970 UTC; None without a list that has ledgers."""
         row = self._rows.get(managed_ledger)
-        told = None if row is None else self.survey.topic_table[row]
-        if told is None or not told["ledgers"]:
+        reported = None if row is None else self.survey.topic_table[row]
+        if reported is None or not reported["ledgers"]:
             return None
-        first = int(told["first"])
-        return self.survey.listed[first : first + int(told["ledgers"])], int(told["created_ms"])
+        first = int(reported["first"])
+        return self.survey.listed[first : first + int(reported["ledgers"])], int(reported["created_ms"])
 
     def newest_compacted(self, managed_ledger: str) -> int:
         """Return the newest compacted ledger that a topic's cursors name; -1 if they name none."""

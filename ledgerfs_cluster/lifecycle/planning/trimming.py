@@ -29,7 +29,9 @@ def past_retention(cluster: ClusterView, topic: TopicView, situation: Situation)
 
 def leaving_ids(topic: TopicView, trim: Trim) -> tuple[int, ...]:
     """Return the ledgers that a broker will trim, and that need not be offloaded."""
-    is_known = topic.rule.trim and topic.are_policies_known and topic.rule.is_retention_told and not topic.is_of_brokers
+    is_known = (
+        topic.rule.trim and topic.are_policies_known and topic.rule.is_retention_reported and not topic.is_of_brokers
+    )
     return topic.ids(list(trim.going)) if is_known else ()
 
 
@@ -40,11 +42,11 @@ def plan_trim(  # noqa: PLR0917  (the input of a plan, and its results so far)
     if not topic.rule.trim or topic.is_of_brokers:
         return
     past, lagging = list(trim.going), _past_lag(topic, topic.ids(list(trim.going)), situation.now_ms)
-    for rows, is_told, why in (
-        (past, topic.rule.is_retention_told, _RETENTION),
-        (lagging, topic.rule.is_lag_told, _LAG),
+    for rows, is_reported, why in (
+        (past, topic.rule.is_retention_reported, _RETENTION),
+        (lagging, topic.rule.is_lag_reported, _LAG),
     ):
-        if rows and not is_told:
+        if rows and not is_reported:
             refuse(plan, _TRIM, topic, Reason(Refusal.UNKNOWN_POLICIES, why), rows)
             rows.clear()
     rows = sorted({*past, *lagging})
@@ -90,15 +92,15 @@ def _reasons(topic: TopicView, past: list[int], lagging: list[int]) -> list[str]
     rule = topic.rule.retention
     time = "no time limit" if rule.time_ms < 0 else f"{span(rule.time_ms)}"
     size = "no size limit" if rule.size < 0 else f"{human_size(rule.size)}"
-    told = []
+    reported = []
     if past:
         limits = f"{time} and {size} ({topic.rule.retention_from})"
-        told.append(f"{len(past):,} ledgers are consumed by all subscriptions and past the retention of {limits}")
+        reported.append(f"{len(past):,} ledgers are consumed by all subscriptions and past the retention of {limits}")
     if lagging:
-        told.append(
+        reported.append(
             f"{len(lagging):,} offloaded ledgers are past the deletion lag of {span(topic.rule.deletion_lag_ms)}"
         )
-    return told
+    return reported
 
 
 def _past_lag(topic: TopicView, leaving: tuple[int, ...], now_ms: int) -> list[int]:

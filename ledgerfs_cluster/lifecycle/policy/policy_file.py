@@ -145,8 +145,8 @@ class PolicyFile:
     token_file: Path | None = None
     service: ServiceSettings = ServiceSettings()
     broker: BrokerDefaults = field(default_factory=BrokerDefaults)
-    is_broker_retention_told: bool = False
-    is_broker_lag_told: bool = False
+    is_broker_retention_reported: bool = False
+    is_broker_lag_reported: bool = False
     via: Via = Via.AUTO
     trash_grace_ms: int = _HOUR_MS
     bucket: str | None = None
@@ -202,11 +202,11 @@ def parse_policy_file(data: bytes, path: Path) -> PolicyFile:
             f"the policy file is too large: at most {MOST_BYTES:,} bytes are allowed", key=str(path)
         )
     try:
-        told = tomllib.loads(data.decode())
+        reported = tomllib.loads(data.decode())
     except (ValueError, RecursionError) as error:
         raise InvalidOptionError(f"the policy file is not valid TOML: {error}", key=str(path)) from error
     place = f"{path}: "
-    top = read_table(told, _TOP, place)
+    top = read_table(reported, _TOP, place)
     service, brokers, defaults = (
         read_table(top.pop(name, {}), keys, f"{place}{name}.")
         for name, keys in (("service", _SERVICE), ("broker", _BROKER), ("defaults", _DEFAULTS))
@@ -224,8 +224,8 @@ def parse_policy_file(data: bytes, path: Path) -> PolicyFile:
         path,
         service=ServiceSettings(**service),
         broker=_broker(brokers),
-        is_broker_retention_told={"retention_minutes", "retention_megabytes"} <= set(brokers),
-        is_broker_lag_told="deletion_lag" in brokers,
+        is_broker_retention_reported={"retention_minutes", "retention_megabytes"} <= set(brokers),
+        is_broker_lag_reported="deletion_lag" in brokers,
         buckets=MappingProxyType(buckets),
         topics=tuple(_wishes(one, buckets, f"{place}topics[{count}].") for count, one in topics),
         **top,
@@ -233,31 +233,31 @@ def parse_policy_file(data: bytes, path: Path) -> PolicyFile:
     )
 
 
-def _broker(told: Mapping[str, Any]) -> BrokerDefaults:
-    seconds = told.get("offload_seconds", NO_LIMIT)
+def _broker(reported: Mapping[str, Any]) -> BrokerDefaults:
+    seconds = reported.get("offload_seconds", NO_LIMIT)
     return BrokerDefaults(
-        Retention.of(told.get("retention_minutes", 0), told.get("retention_megabytes", 0)),
-        OffloadThresholds(told.get("offload_bytes", NO_LIMIT), seconds * 1000 if seconds >= 0 else NO_LIMIT),
-        told.get("deletion_lag", BROKERS_DELETION_LAG_MS),
+        Retention.of(reported.get("retention_minutes", 0), reported.get("retention_megabytes", 0)),
+        OffloadThresholds(reported.get("offload_bytes", NO_LIMIT), seconds * 1000 if seconds >= 0 else NO_LIMIT),
+        reported.get("deletion_lag", BROKERS_DELETION_LAG_MS),
     )
 
 
 def _bucket(name: str, table: Mapping[str, Any], place: str) -> OffloadBucket:
-    told = read_table(table, _BUCKET, place)
-    url = told.pop("url", None)
+    reported = read_table(table, _BUCKET, place)
+    url = reported.pop("url", None)
     if url is None:
         raise InvalidOptionError("is missing; set the URL of the bucket, such as s3://tier", key=f"{place}url")
-    told = {"driver": driver_for(url), "bucket": bucket_in(url), **told}
+    reported = {"driver": driver_for(url), "bucket": bucket_in(url), **reported}
     folder = folder_in_bucket(url)
     try:
         if folder:
             raise InvalidOptionError(
                 f"has a folder in the bucket, {folder}: brokers only find offloads at the top of a bucket"
             )
-        require_place(url, told["driver"], told["bucket"], told.get("endpoint", ""))
+        require_place(url, reported["driver"], reported["bucket"], reported.get("endpoint", ""))
     except InvalidOptionError as error:
         raise InvalidOptionError(error.reason, key=f"{place}url") from error
-    return OffloadBucket(name, url, **told)
+    return OffloadBucket(name, url, **reported)
 
 
 def _require_one_place_a_url(buckets: Mapping[str, OffloadBucket], path: Path) -> None:
@@ -274,17 +274,17 @@ def _require_one_place_a_url(buckets: Mapping[str, OffloadBucket], path: Path) -
 
 
 def _wishes(table: Mapping[str, Any], buckets: Mapping[str, OffloadBucket], place: str) -> TopicWishes:
-    told = read_table(table, _TOPIC, place)
-    if "match" not in told:
+    reported = read_table(table, _TOPIC, place)
+    if "match" not in reported:
         reason = "is missing; set a regular expression for tenant/namespace/topic, such as 'public/orders/.*'"
         raise InvalidOptionError(reason, key=f"{place}match")
-    _require_bucket(told, buckets, place)
-    return TopicWishes(**told)
+    _require_bucket(reported, buckets, place)
+    return TopicWishes(**reported)
 
 
-def _require_bucket(told: Mapping[str, Any], buckets: Mapping[str, OffloadBucket], place: str) -> None:
+def _require_bucket(reported: Mapping[str, Any], buckets: Mapping[str, OffloadBucket], place: str) -> None:
     """Raise for the name of a bucket that the file does not have."""
-    name = told.get("bucket")
+    name = reported.get("bucket")
     if name is not None and name not in buckets:
         known = f"it has {', '.join(sorted(buckets))}" if buckets else "it has no buckets"
         raise InvalidOptionError(f"the policy file has no [buckets.{name}]; {known}", key=f"{place}bucket")

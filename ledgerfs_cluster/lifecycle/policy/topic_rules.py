@@ -50,8 +50,8 @@ class TopicRule:
     retention: Retention
     retention_from: str
     deletion_lag_ms: int
-    is_retention_told: bool
-    is_lag_told: bool
+    is_retention_reported: bool
+    is_lag_reported: bool
     via: Via
     trash_grace_ms: int
     bucket: OffloadBucket | None
@@ -88,10 +88,10 @@ class TopicRules:
     def of(self, managed_ledger: str) -> TopicRule:
         """Return the rule of a topic."""
         file, survey = self._file, self._survey
-        told = survey.policies_of(managed_ledger)
+        reported = survey.policies_of(managed_ledger)
         wishes = wishes_for(file, managed_ledger) or _NO_WISHES
         size, time, grace = wishes.offload_size, wishes.offload_time_ms, wishes.trash_grace_ms
-        own = told.offload(file.broker.offload)
+        own = reported.offload(file.broker.offload)
         namespace = survey.policies.get(namespace_of(managed_ledger), NOTHING_SET)
         retention, whose = retention_of(managed_ledger, namespace, file.broker, survey.own_policies(managed_ledger))
         return TopicRule(
@@ -101,14 +101,14 @@ class TopicRules:
             time is not None,
             retention,
             whose,
-            file.broker.deletion_lag_ms if told.deletion_lag_ms is None else told.deletion_lag_ms,
-            whose != _OF_BROKERS or file.is_broker_retention_told,
-            told.deletion_lag_ms is not None or file.is_broker_lag_told,
+            file.broker.deletion_lag_ms if reported.deletion_lag_ms is None else reported.deletion_lag_ms,
+            whose != _OF_BROKERS or file.is_broker_retention_reported,
+            reported.deletion_lag_ms is not None or file.is_broker_lag_reported,
             wishes.via or file.via,
             file.trash_grace_ms if grace is None else grace,
-            self._bucket(wishes, told.target),
+            self._bucket(wishes, reported.target),
             wishes.bucket is not None,
-            self._bucket_of(told.target) if told.target.is_set else None,
+            self._bucket_of(reported.target) if reported.target.is_set else None,
             wishes.trim,
             wishes.offload,
         )

@@ -18,16 +18,16 @@ Reader = Callable[[Any], Any]
 """Returns a key's parsed value; raises `InvalidOptionError` with the reason for a wrong type, or a value out of bounds."""
 
 
-def read_table(told: Mapping[str, Any], keys: Mapping[str, tuple[str, Reader]], place: str) -> dict[str, Any]:
+def read_table(reported: Mapping[str, Any], keys: Mapping[str, tuple[str, Reader]], place: str) -> dict[str, Any]:
     """Return {field: value} of the existing keys; ``keys`` are {key: (field, reader)}.
 
     Raises `InvalidOptionError`, which names ``place`` and the key.
     """
-    for name in told:
+    for name in reported:
         if name not in keys:
             raise InvalidOptionError(InvalidOptionError.unknown(name, keys).reason, key=f"{place}{name[:200]}")
     found: dict[str, Any] = {}
-    for name, value in told.items():
+    for name, value in reported.items():
         field, reader = keys[name]
         try:
             found[field] = reader(value)

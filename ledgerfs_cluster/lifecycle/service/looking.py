@@ -108,15 +108,15 @@ def orphans_of(looks: Looks, unlisted: dict[str, str]) -> Orphans:
 
 
 def _offloads(survey: Survey, tier: Tier, found: TierSuspects) -> Iterator[OrphanOffload]:
-    for row, told, is_known in orphan_pairs(survey, tier, found, LeftOut()):
-        if told.cluster is None:
+    for row, reported, is_known in orphan_pairs(survey, tier, found, LeftOut()):
+        if reported.cluster is None:
             # If several clusters use the bucket, it may be another one's.
             continue
         yield OrphanOffload(
             int(row["ledger_id"]),
             uuid_text(row),
             found.objects.url,
-            told.managed_ledger,
+            reported.managed_ledger,
             is_known,
             sum(max(0, int(row[name])) for name in ("data_size", "index_size")),
             int(row["modified_ms"]),

@@ -70,7 +70,7 @@ def service_of(
 
     Raises `LockHeldError`, and the errors of ZooKeeper.
     """
-    cluster = _as_told(cluster, file)
+    cluster = _as_reported(cluster, file)
     with ClusterLock.take(cluster.nodes.settings, holder_text(SERVICE)) as lock:
         events = Events()
         clock = ClusterClock(lock)
@@ -113,7 +113,7 @@ def _pace(bandwidth: Bandwidth, stopping: Stopping, count: int) -> None:
     stopping.require_going()
 
 
-def _as_told(cluster: "LivingCluster", file: "PolicyFile") -> "LivingCluster":
+def _as_reported(cluster: "LivingCluster", file: "PolicyFile") -> "LivingCluster":
     """Return a cluster with the policy file's options: its buckets, unless the user names others, and the read rate of each bookie.
 
     The record of an offload has endpoint and region, too, so it has priority if it leads to the same bucket.

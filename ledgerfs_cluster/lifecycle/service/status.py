@@ -93,10 +93,10 @@ def parse_status(data: bytes, *, key: str) -> Status:
 
     Raises `CorruptMetadataError` for any other data.
     """
-    told = json_object(data, key=key)
+    reported = json_object(data, key=key)
     try:
-        found = Status(**{one.name: told[one.name] for one in fields(Status) if one.name in told})
-        found = replace(found, troubles=[Trouble(**one) for one in told.get("troubles", ())])
+        found = Status(**{one.name: reported[one.name] for one in fields(Status) if one.name in reported})
+        found = replace(found, troubles=[Trouble(**one) for one in reported.get("troubles", ())])
         values = asdict(found)
         counts, troubles = [values.pop(name) for name in _COUNTS], values.pop("troubles")
         texts = [one.pop("text") for one in troubles]

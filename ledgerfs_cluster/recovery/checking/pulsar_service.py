@@ -48,11 +48,11 @@ def service_address(nodes: NodeReader, *, has_tls: bool) -> str:
     """Return the brokers' URL, with TLS if wanted or if there is no other; raises `InvalidOptionError` without any."""
     name = only_cluster(nodes)
     try:
-        told = json.loads(nodes.get(f"{CLUSTERS}/{name}").data) if name is not None else None
+        reported = json.loads(nodes.get(f"{CLUSTERS}/{name}").data) if name is not None else None
     except (ObjectNotFoundError, ValueError, RecursionError):
-        told = None
+        reported = None
     names = ["brokerServiceUrlTls"] if has_tls else ["brokerServiceUrl", "brokerServiceUrlTls"]
-    url = next((told[name] for name in names if told.get(name)), None) if isinstance(told, dict) else None
+    url = next((reported[name] for name in names if reported.get(name)), None) if isinstance(reported, dict) else None
     if not isinstance(url, str) or not url:
         raise InvalidOptionError(_MISSING, key="--service")
     return url

@@ -131,10 +131,10 @@ class SettingsPlan:
 
 def broker_settings(requests: AdminRequests) -> tuple[str, bool]:
     """Return the cluster's name and whether transactions are enabled, as brokers report; raises the errors of the admin API."""
-    told = requests.told(_CONFIGURATION)
-    if not isinstance(told, dict) or not isinstance(name := told.get("clusterName"), str) or not name:
+    reported = requests.reported(_CONFIGURATION)
+    if not isinstance(reported, dict) or not isinstance(name := reported.get("clusterName"), str) or not name:
         raise AdminApiError("the broker does not report the name of its cluster", key=requests.address + _CONFIGURATION)
-    return name, str(told.get("transactionCoordinatorEnabled")).lower() == "true"
+    return name, str(reported.get("transactionCoordinatorEnabled")).lower() == "true"
 
 
 def plan_settings(
@@ -296,11 +296,11 @@ def _of_topics(settings: DumpedSettings, topics: Mapping[str, str]) -> Iterator[
             continue
         if answer.trouble is not None:
             yield FormerSetting(f"topics of {namespace}", "policies", None, answer.trouble)
-        for key, told in sorted(answer.policies.items()):
+        for key, reported in sorted(answer.policies.items()):
             topic = names.get(key.removesuffix(_GLOBAL))
             if topic is not None:
                 owner = f"topic {topic_of(topic)}{' (global)' if key.endswith(_GLOBAL) else ''}"
-                yield from (_setting(owner, name, value) for name, value in sorted(told.items()))
+                yield from (_setting(owner, name, value) for name, value in sorted(reported.items()))
 
 
 def _setting(owner: str, name: str, value: Any, reason: str | None = None) -> FormerSetting:  # noqa: ANN401  (JSON)
@@ -318,16 +318,16 @@ def _setting(owner: str, name: str, value: Any, reason: str | None = None) -> Fo
 def _holds(name: str, value: object, there: object) -> bool:
     """Return whether a former policy applies; ignores the folder of offloaders."""
     if name == OFFLOAD and isinstance(value, Mapping):
-        value = {one: told for one, told in value.items() if one != "offloadersDirectory"}
+        value = {one: reported for one, reported in value.items() if one != "offloadersDirectory"}
     return _is_within(value, there or _UNDEFINED if name == _STRATEGY else there)
 
 
 def _is_within(value: object, there: object) -> bool:
     """Return whether ``there`` contains all of ``value``; brokers do not store empty fields of an object."""
     if isinstance(value, Mapping):
-        told = there or {}
-        return isinstance(told, Mapping) and all(
-            _is_within(one, told.get(name)) for name, one in value.items() if one is not None
+        reported = there or {}
+        return isinstance(reported, Mapping) and all(
+            _is_within(one, reported.get(name)) for name, one in value.items() if one is not None
         )
     if isinstance(value, list):
         return sorted(map(str, value)) == sorted(map(str, there if isinstance(there, list) else []))
@@ -350,10 +350,10 @@ def _texts(value: object) -> set[str]:
 
 
 def _object(answer: Answer) -> Mapping[str, Any]:
-    told = answer.json()
-    if not isinstance(told, dict):
+    reported = answer.json()
+    if not isinstance(reported, dict):
         raise answer.unexpected("no JSON object with settings")
-    return told
+    return reported
 
 
 def carried_policies(

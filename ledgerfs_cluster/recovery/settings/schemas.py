@@ -42,7 +42,7 @@ from ledgerfs_cluster.formats.stored_schema import (
     locator_path,
     parse_locator,
     parse_stored_schema,
-    told_text,
+    reported_text,
 )
 from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
 from ledgerfs_cluster.pulsar_admin.schemas import AdminApi
@@ -143,7 +143,7 @@ def _step(known: SchemaVersion | None) -> tuple[Step, str | None]:
         return None, None
     try:
         # Brokers accept no other schema.
-        told_text(known.schema)
+        reported_text(known.schema)
     except InvalidSchemaError as error:
         return None, error.reason
     return known.schema, None

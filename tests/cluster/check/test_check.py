@@ -19,8 +19,8 @@ from ledgerfs_cluster.offload.journal import ROOT, JournalRecord, RecordKind
 from ledgerfs_cluster.rules.findings import FindingKind
 from ledgerfs_cluster.zookeeper.filesystem import ClusterFileSystem
 from tests.cluster.support.live_clusters import TOPIC, LiveCluster, messages
+from tests.cluster.support.reported_owners import NAME
 from tests.cluster.support.sick_clusters import prepared
-from tests.cluster.support.told_owners import NAME
 from tests.support.stores import CountingStore
 
 S3 = "aws-s3"

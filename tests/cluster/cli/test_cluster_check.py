@@ -43,15 +43,15 @@ def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveClu
 
 def test_every_state_is_named_and_nothing_else(cluster: tuple[LiveCluster, Made]) -> None:
     made, named = cluster
-    told = json.loads(output("cluster", "check", made.url, "--bucket", made.bucket_url(), *QUICK, "--json", code=1))
-    assert about(told["findings"]) == named.named
-    assert (told["looks"], told["damaged_nodes"]) == (2, [])
-    losses = [one["loss"] for one in told["findings"]]
+    reported = json.loads(output("cluster", "check", made.url, "--bucket", made.bucket_url(), *QUICK, "--json", code=1))
+    assert about(reported["findings"]) == named.named
+    assert (reported["looks"], reported["damaged_nodes"]) == (2, [])
+    losses = [one["loss"] for one in reported["findings"]]
     assert losses == sorted(losses, reverse=True)
     for loss in (True, False):
-        sizes = [one["bytes"] or -1 for one in told["findings"] if one["loss"] is loss]
+        sizes = [one["bytes"] or -1 for one in reported["findings"] if one["loss"] is loss]
         assert sizes == sorted(sizes, reverse=True)
-    only_copy = [one for one in told["findings"] if one["kind"] == "flagged-deleted"]
+    only_copy = [one for one in reported["findings"] if one["kind"] == "flagged-deleted"]
     assert [one["mend"].startswith("do not delete") for one in only_copy] == [True]
     text = output_of_process("cluster", "check", made.url, "--bucket", made.bucket_url(), *QUICK, code=1)
     assert "LOSS lost-ledger" in text
@@ -99,8 +99,8 @@ def test_what_may_be_lost_and_is_not_judged_ends_with_3(tmp_path: Path) -> None:
         sound = run("cluster", "check", *judged, "--bucket", made.bucket_url(), "--json")
         assert (json.loads(sound.stdout)["findings"], b"no loss;" in sound.stderr) == ([], True)
         done = run("cluster", "check", *judged, "--json", code=3)
-        told = json.loads(done.stdout)
-        assert (told["findings"], told["complete"]) == ([], False)
+        reported = json.loads(done.stdout)
+        assert (reported["findings"], reported["complete"]) == ([], False)
         assert b"no loss found, but some parts could not be checked;" in done.stderr
 
 
@@ -111,9 +111,9 @@ def test_a_damaged_list_is_named_and_what_it_may_own_is_not(tmp_path: Path) -> N
         made.zookeeper.set("/managed-ledgers/public/crash/persistent/t", b"\xff\xff")
         time.sleep(1.1)
         done = run("cluster", "check", made.url, *QUICK, "--json", code=1)
-        told = json.loads(done.stdout)
-        assert told["findings"] == []
-        assert [one["path"] for one in told["damaged_nodes"]] == ["/managed-ledgers/public/crash/persistent/t"]
+        reported = json.loads(done.stdout)
+        assert reported["findings"] == []
+        assert [one["path"] for one in reported["damaged_nodes"]] == ["/managed-ledgers/public/crash/persistent/t"]
         assert b"20 ledgers without a known owner may be in use: by a node that could not be read" in done.stderr
 
 
@@ -129,9 +129,9 @@ def test_a_dead_bookie_is_loss_only_when_zookeeper_has_dropped_it(tmp_path: Path
         assert found["ledgers"] == ids
         assert "without a copy" not in found["evidence"]
         made.zookeeper.delete(f"/ledgers/available/{made.bookies[1].address}")
-        told = json.loads(output("cluster", "check", made.url, *QUICK, "--json", code=1))["findings"]
-        assert len(told) == 2
-        assert all("4 have entries without a copy on any available bookie" in one["evidence"] for one in told)
+        reported = json.loads(output("cluster", "check", made.url, *QUICK, "--json", code=1))["findings"]
+        assert len(reported) == 2
+        assert all("4 have entries without a copy on any available bookie" in one["evidence"] for one in reported)
 
 
 def test_bookies_that_do_not_answer_leave_it_open_what_is_lost(tmp_path: Path) -> None:

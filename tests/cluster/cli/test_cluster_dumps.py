@@ -54,8 +54,8 @@ def dump(cluster: LiveCluster, tier: Path | str, *rest: str, **options: object) 
 
 @pytest.mark.long
 def test_dumps_are_kept_and_listed(cluster: LiveCluster, tier: Path) -> None:
-    told = run_process("cluster", "dump", cluster.url, "--to", str(tier)).stderr
-    assert b" nodes, " in told
+    reported = run_process("cluster", "dump", cluster.url, "--to", str(tier)).stderr
+    assert b" nodes, " in reported
     cluster.roll_over(TOPIC)
     dump(cluster, tier)
     found = json.loads(output_of_process("cluster", "dumps", str(tier), "--json"))
@@ -89,8 +89,8 @@ def test_a_kept_dump_stands_where_a_dump_does(cluster: LiveCluster, tier: Path, 
                     one.pop(name, None)
         assert found[0] == found[1]
         assert set(found[0]) == set(found[2]) if isinstance(found[0], dict) else len(found[0]) == len(found[2])
-    told = run("cluster", "cursors", "s3://tier/dump.json.zst", code=2).stderr.decode()
-    assert "expected a path on this machine" in told
+    reported = run("cluster", "cursors", "s3://tier/dump.json.zst", code=2).stderr.decode()
+    assert "expected a path on this machine" in reported
 
 
 @for_each(
@@ -103,7 +103,7 @@ def test_wrong_usage(arguments: tuple[str, ...], says: bytes) -> None:
     assert says in run("cluster", "dump", "pulsar+zk://127.0.0.1:1", *arguments, code=2).stderr
 
 
-def test_a_bucket_that_is_not_there_is_told(cluster: LiveCluster, tmp_path: Path) -> None:
+def test_a_bucket_that_is_not_there_is_reported(cluster: LiveCluster, tmp_path: Path) -> None:
     run("cluster", "dump", cluster.url, "--to", str(tmp_path / "none"), code=3)
     assert not (tmp_path / "none").exists()
 

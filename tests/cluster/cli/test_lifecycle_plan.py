@@ -62,18 +62,18 @@ bucket = "tier"
     return str(path)
 
 
-def test_a_plan_tells_each_action_with_why(cluster: LiveCluster, policy: str) -> None:
-    told = json.loads(output("lifecycle", "plan", policy, "--json"))
-    found = {(one["kind"], one["topic"]): one for one in told["actions"]}
+def test_a_plan_reports_each_action_with_why(cluster: LiveCluster, policy: str) -> None:
+    reported = json.loads(output("lifecycle", "plan", policy, "--json"))
+    found = {(one["kind"], one["topic"]): one for one in reported["actions"]}
     offload = found["offload", TOPIC]
     assert (offload["ledgers"], offload["bytes"], offload["via"]) == ([151], SIZE, "direct")
     assert (offload["bucket"], "closed 2.0 d ago" in offload["why"]) == (cluster.bucket_url(), True)
     assert [one["node"] for one in found["clean", TOPIC]["records"]] == [f"attempt-151-{UUID}"]
     assert set(found) == {("offload", TOPIC), ("clean", TOPIC)}
-    waiting = {(one["kind"], one["topic"]): one for one in told["waiting"] if 150 in one["ledgers"]}
+    waiting = {(one["kind"], one["topic"]): one for one in reported["waiting"] if 150 in one["ledgers"]}
     assert "its address is missing" in waiting["trim", TOPIC]["why"]
-    assert told["refused"] == []
-    assert told["policy"] == policy
+    assert reported["refused"] == []
+    assert reported["policy"] == policy
 
 
 def test_the_table_has_actions_and_with_all_what_waits_and_is_refused(policy: str) -> None:
@@ -91,43 +91,43 @@ def test_the_table_has_actions_and_with_all_what_waits_and_is_refused(policy: st
 
 
 def test_a_broker_that_is_named_is_planned_for_and_not_asked(policy: str) -> None:
-    told = json.loads(output("lifecycle", "plan", policy, "--json", "--admin", "http://127.0.0.1:1"))
-    found = {(one["kind"], one["via"]) for one in told["actions"] if one["topic"] == LOADED}
+    reported = json.loads(output("lifecycle", "plan", policy, "--json", "--admin", "http://127.0.0.1:1"))
+    found = {(one["kind"], one["via"]) for one in reported["actions"] if one["topic"] == LOADED}
     assert found == {("trim", "broker")}
     # The topic that is offloaded directly is trimmed afterwards.
-    assert ("trim", TOPIC) not in {(one["kind"], one["topic"]) for one in told["actions"]}
-    assert told["refused"] == []
+    assert ("trim", TOPIC) not in {(one["kind"], one["topic"]) for one in reported["actions"]}
+    assert reported["refused"] == []
 
 
 def test_without_a_policy_it_is_planned_what_brokers_do(cluster: LiveCluster, policy: str) -> None:
     """By the cluster's own policies; where these have no retention, brokers' defaults hold, which are not known."""
-    told = json.loads(output("lifecycle", "plan", "--cluster", cluster.url, "--json"))
-    assert (told["policy"], [one for one in told["actions"] if one["kind"] != "clean"]) == (None, [])
-    refused = {(one["kind"], one["refusal"]) for one in told["refused"]}
+    reported = json.loads(output("lifecycle", "plan", "--cluster", cluster.url, "--json"))
+    assert (reported["policy"], [one for one in reported["actions"] if one["kind"] != "clean"]) == (None, [])
+    refused = {(one["kind"], one["refusal"]) for one in reported["refused"]}
     assert refused == {("trim", "unknown-policies")}
     with_policies = {"retentionTimeInMinutes": 5 * 1440, "retentionSizeInMB": -1}
     offload = {"managedLedgerOffloadThresholdInBytes": 100, "managedLedgerOffloadThresholdInSeconds": -1}
     made = cluster.nodes
     cluster.set_policies("public/loaded", retention_policies=with_policies, offload_policies=offload)
     try:
-        told = json.loads(output("lifecycle", "plan", "--cluster", cluster.url, "--topic", LOADED, "--json"))
+        reported = json.loads(output("lifecycle", "plan", "--cluster", cluster.url, "--topic", LOADED, "--json"))
     finally:
         cluster.set_policies("public/loaded")
     assert cluster.nodes == made
-    assert {(one["kind"], one["via"]) for one in told["actions"]} == {("trim", "broker")}
+    assert {(one["kind"], one["via"]) for one in reported["actions"]} == {("trim", "broker")}
     assert b"POLICY" in run("lifecycle", "plan", code=2).stderr
 
 
 def test_a_dump_is_planned_for_without_notes(cluster: LiveCluster, policy: str, tmp_path: Path) -> None:
     run("cluster", "dump", cluster.url, str(tmp_path / "dump.json.zst"))
     done = run("lifecycle", "plan", policy, "--cluster", str(tmp_path / "dump.json.zst"), "--json")
-    told = json.loads(done.stdout)
-    assert {(one["kind"], tuple(one["ledgers"])) for one in told["actions"]} == {("offload", (151,))}
+    reported = json.loads(done.stdout)
+    assert {(one["kind"], tuple(one["ledgers"])) for one in reported["actions"]} == {("offload", (151,))}
     assert b"this plan is from a dump" in done.stderr
     # One that the file names is beside it.
     text = Path(policy).read_text().replace(cluster.url, "dump.json.zst")
     Path(policy).write_text(text)
-    assert json.loads(output("lifecycle", "plan", policy, "--json"))["actions"] == told["actions"]
+    assert json.loads(output("lifecycle", "plan", policy, "--json"))["actions"] == reported["actions"]
 
 
 def test_wrong_use_is_named(policy: str, tmp_path: Path) -> None:
@@ -146,8 +146,8 @@ def test_nodes_that_cannot_be_read_are_an_exit_code(policy: str, tmp_path: Path)
         cluster.write_ledger(TOPIC, messages(2))
         cluster.zookeeper.set(f"{ROOT}/orphan-1", b"{}")
         done = run("lifecycle", "plan", policy, "--cluster", cluster.url, "--json", code=1)
-        told = json.loads(done.stdout)
-        assert [(one["subject"], one["refusal"]) for one in told["refused"] if one["kind"] is None] == [
+        reported = json.loads(done.stdout)
+        assert [(one["subject"], one["refusal"]) for one in reported["refused"] if one["kind"] is None] == [
             (f"{ROOT}/orphan-1", "unreadable")
         ]
         cluster.zookeeper.delete(f"{ROOT}/orphan-1")

@@ -136,7 +136,7 @@ def test_nothing_is_done_without_a_yes(cluster: LiveCluster, policy: str) -> Non
     assert cluster.nodes == before
 
 
-def test_a_second_service_is_told_who_has_the_lock(cluster: LiveCluster, policy: str) -> None:
+def test_a_second_service_is_reported_who_has_the_lock(cluster: LiveCluster, policy: str) -> None:
     living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
     try:
         with ClusterLock.take(living.nodes.settings, b'{"host": "elsewhere"}'):
@@ -149,7 +149,7 @@ def test_a_second_service_is_told_who_has_the_lock(cluster: LiveCluster, policy:
         living.nodes.close()
 
 
-def test_failures_are_told_and_nothing_is_left_over(cluster: LiveCluster, policy: str) -> None:
+def test_failures_are_reported_and_nothing_is_left_over(cluster: LiveCluster, policy: str) -> None:
     cluster.bucket().rmdir()
     cluster.bucket().write_bytes(b"no folder")
     done = run("lifecycle", "run", policy, "--once", "--yes", code=1)
@@ -186,7 +186,7 @@ def test_a_service_with_a_topic_that_cannot_be_completed_ends_and_says_so(cluste
     assert any(path.startswith(f"{ROOT}/attempt-") for path in cluster.nodes)
 
 
-def test_what_a_broker_leaves_when_it_is_asked_to_trim_is_told(cluster: LiveCluster, policy: str) -> None:
+def test_what_a_broker_leaves_when_it_is_asked_to_trim_is_reported(cluster: LiveCluster, policy: str) -> None:
     with live_broker(cluster) as broker:
         broker.load(PASSING)
         ask(policy, broker)
@@ -219,7 +219,7 @@ def test_a_record_is_taken_back(cluster: LiveCluster, policy: str) -> None:
     assert [one["node"] for one in left] == ["orphan-8"]
 
 
-def test_a_damaged_record_is_told_keeps_no_other_back_and_is_dropped(cluster: LiveCluster, policy: str) -> None:
+def test_a_damaged_record_is_reported_keeps_no_other_back_and_is_dropped(cluster: LiveCluster, policy: str) -> None:
     ids = [orphan(cluster, one) for one in (7, 8)]
     path, data = f"{ROOT}/orphan-7", b"\xffrandom"
     cluster.zookeeper.set(path, data)
@@ -279,9 +279,9 @@ def test_a_service_goes_on_by_an_edited_policy_once_it_is_valid(cluster: LiveClu
             Path(status[2]).write_text(text)
             wait_until(lambda: "did you mean offload_after" in output(*status), seconds=300)
             kept = orphan(cluster, 7)
-            told = json.loads(output(*status))
-            assert told["holder"]["says"]["pid"] == process.pid
-            passes = told["passes"]
+            reported = json.loads(output(*status))
+            assert reported["holder"]["says"]["pid"] == process.pid
+            passes = reported["passes"]
             wait_until(lambda: json.loads(output(*status))["passes"] > passes + 1, seconds=300)
             assert ledger_path(kept) in cluster.nodes
             assert not [path for path in cluster.nodes if path.startswith(f"{ROOT}/")]
@@ -306,9 +306,9 @@ def test_a_damaged_status_is_said_and_the_journal_is_shown(cluster: LiveCluster,
         shown = run("lifecycle", "status", policy, code=1)
         assert b"orphan-7" in shown.stdout
         assert b"/ledgerfs/lifecycle/status: " in shown.stderr
-    told = json.loads(output("lifecycle", "status", policy, "--json", code=1))
-    assert [one["node"] for one in told["marked"]] == ["orphan-7"]
-    assert list(told["unreadable"]) == [STATUS_PATH]
+    reported = json.loads(output("lifecycle", "status", policy, "--json", code=1))
+    assert [one["node"] for one in reported["marked"]] == ["orphan-7"]
+    assert list(reported["unreadable"]) == [STATUS_PATH]
     # The service writes it anew.
     run("lifecycle", "run", policy, "--once", "--yes")
     assert json.loads(output("lifecycle", "status", policy, "--json", code=1))["unreadable"] == {}

@@ -35,8 +35,8 @@ def test_a_plan_needs_no_new_cluster(clusters: Clusters) -> None:
     shown = output("recover", "plan", clusters.old.bucket_url(), "--dump", clusters.write_dump())
     assert ORDERS in shown
     assert "none up to the dump" in shown
-    told = run("recover", "plan", clusters.old.bucket_url(), "--no-dump").stderr.decode()
-    assert "there is no dump of the lost cluster" in told
+    reported = run("recover", "plan", clusters.old.bucket_url(), "--no-dump").stderr.decode()
+    assert "there is no dump of the lost cluster" in reported
 
 
 def test_run_check_and_run_again(clusters: Clusters) -> None:
@@ -53,16 +53,16 @@ def test_run_check_and_run_again(clusters: Clusters) -> None:
     assert "there before" in again
 
 
-def test_a_broker_that_serves_less_or_other_bytes_is_told(clusters: Clusters) -> None:
+def test_a_broker_that_serves_less_or_other_bytes_is_reported(clusters: Clusters) -> None:
     output("recover", "run", *run_arguments(clusters, "--no-dump", "--yes"))
     entries = clusters.broker.topics[ORDERS]
     clusters.broker.topics[ORDERS] = entries[:2] + entries[3:]
-    told = json.loads(output("recover", "check", *clusters.check_arguments("--json"), code=1))
-    assert told["topics"][0]["compared"]["missing"]["messages"] == 1
+    reported = json.loads(output("recover", "check", *clusters.check_arguments("--json"), code=1))
+    assert reported["topics"][0]["compared"]["missing"]["messages"] == 1
     ledger_id, number, data = entries[2]
     clusters.broker.topics[ORDERS] = [*entries[:2], (ledger_id, number, data[:-1] + b"?"), *entries[3:]]
-    told = json.loads(output("recover", "check", *clusters.check_arguments("--json"), code=1))
-    assert told["topics"][0]["compared"]["differing"]["messages"] == 1
+    reported = json.loads(output("recover", "check", *clusters.check_arguments("--json"), code=1))
+    assert reported["topics"][0]["compared"]["differing"]["messages"] == 1
 
 
 def test_what_no_run_restored_fails_a_check(clusters: Clusters) -> None:
@@ -77,8 +77,8 @@ def test_what_no_run_restored_fails_a_check(clusters: Clusters) -> None:
 
 def test_a_check_finds_what_came_late_is_gone_or_was_made_anew(clusters: Clusters) -> None:
     def why() -> str:
-        told = json.loads(output("recover", "check", *clusters.check_arguments("--json"), code=1))
-        return str(told["topics"][0]["why"])
+        reported = json.loads(output("recover", "check", *clusters.check_arguments("--json"), code=1))
+        return str(reported["topics"][0]["why"])
 
     output("recover", "run", *run_arguments(clusters, "--no-dump", "--yes"))
     late = clusters.rolled(ORDERS)
@@ -120,10 +120,10 @@ def test_wrong_usage(clusters: Clusters, tmp_path: Path) -> None:
         (("--yes", "--as", "public/restored"), "{topic} at the end"),
         (("--yes", "--no-dump", "--dump", "d"), "exclude each other"),
     ):
-        told = run("recover", "run", *run_arguments(clusters, *more), code=2).stderr.decode()
-        assert words in told, told
-    told = run("recover", "plan", clusters.old.bucket_url(), "--into", clusters.new.url, code=2).stderr.decode()
-    assert "pass both (of the same cluster), or neither" in told
+        reported = run("recover", "run", *run_arguments(clusters, *more), code=2).stderr.decode()
+        assert words in reported, reported
+    reported = run("recover", "plan", clusters.old.bucket_url(), "--into", clusters.new.url, code=2).stderr.decode()
+    assert "pass both (of the same cluster), or neither" in reported
     assert not [path for path in clusters.new.nodes if "/managed-ledgers/" in path]
 
 
@@ -131,8 +131,8 @@ def test_the_newest_dump_of_the_bucket_is_taken(clusters: Clusters) -> None:
     for _ in range(2):
         run("cluster", "dump", clusters.old.url, "--to", clusters.old.bucket_url())
     newest = max(clusters.old.bucket().glob("_ledgerfs/dumps/*/*"))
-    told = run("recover", "plan", clusters.old.bucket_url()).stderr.decode()
-    assert newest.name in told
+    reported = run("recover", "plan", clusters.old.bucket_url()).stderr.decode()
+    assert newest.name in reported
     refused = run(
         "recover",
         "plan",
@@ -148,6 +148,6 @@ def test_the_newest_dump_of_the_bucket_is_taken(clusters: Clusters) -> None:
 
 def test_without_a_lock_nothing_is_done(clusters: Clusters) -> None:
     clusters.new.zookeeper.set(clusters.new.chroot + "/ledgerfs/lifecycle/lock", b'{"host": "h"}')
-    told = run("recover", "run", *run_arguments(clusters, "--no-dump", "--yes"), code=3).stderr.decode()
-    assert "held since" in told
+    reported = run("recover", "run", *run_arguments(clusters, "--no-dump", "--yes"), code=3).stderr.decode()
+    assert "held since" in reported
     assert not [path for path in clusters.new.nodes if "/managed-ledgers/" in path]

@@ -80,8 +80,8 @@ def test_schemas_are_found_elsewhere_or_left(clusters: Clusters, tmp_path: Path)
     (tmp_path / "saved").mkdir()
     saved = saved_schemas_at(f"file://{tmp_path}/saved", {})
     saved.add(ORDERS, versions)
-    told = said(clusters, "run", "--schemas", f"file://{tmp_path}/saved", with_dump=True)
-    assert told["topics"][0]["state"] == "restored"
+    reported = said(clusters, "run", "--schemas", f"file://{tmp_path}/saved", with_dump=True)
+    assert reported["topics"][0]["state"] == "restored"
     assert [one.kind for one in clusters.settings.schemas["public/default/orders"]] == ["STRING", "INT32"]
 
 
@@ -104,8 +104,8 @@ def test_dumps_of_the_new_cluster_are_left_out_beside_those_of_the_lost_one(clus
         run("cluster", "dump", url, "--to", clusters.old.bucket_url())
     older = min(clusters.old.bucket().glob("_ledgerfs/dumps/*/*"), key=lambda one: one.name)
     line = clusters.arguments("--bucket-name", "tier", "--json", "--yes")
-    told = json.loads(output("recover", "run", *line))
-    assert told["dump"].endswith(older.name)
+    reported = json.loads(output("recover", "run", *line))
+    assert reported["dump"].endswith(older.name)
     refused = run("recover", "plan", clusters.old.bucket_url(), code=2).stderr.decode()
     assert "the bucket has dumps of several clusters" in refused
     assert older.name in refused

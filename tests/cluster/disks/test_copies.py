@@ -87,9 +87,9 @@ def test_what_two_disks_had_is_lost_and_named(disks: Disks) -> None:
     with pytest.raises(CorruptLedgerError, match="entry 1 is missing on all given disks"):
         payloads(bucket)
     lost = [number for number in range(30) if number % 3 == 1]
-    told: list[int] = []
-    batches = list(bucket.ledger(7).batches(0, 29, lambda first, last, _: told.extend(range(first, last + 1))))
-    assert told == lost
+    reported: list[int] = []
+    batches = list(bucket.ledger(7).batches(0, 29, lambda first, last, _: reported.extend(range(first, last + 1))))
+    assert reported == lost
     assert [entry for batch in batches for entry, _ in batch] == sorted(set(range(30)) - set(lost))
     assert (
         "lost-entries",
@@ -179,7 +179,7 @@ def test_what_is_deleted_is_only_counted(disks: Disks) -> None:
     bucket = disks.open()
     assert [ref.ledger_id for ref in bucket.catalog.refs()] == [7]
     assert bucket.catalog.unplaced() == []
-    assert bucket.catalog.remains[3].counts()["deleted ledgers whose space is not free yet"] == 1
+    assert bucket.catalog.fragments[3].counts()["deleted ledgers whose space is not free yet"] == 1
 
 
 def test_ids_far_apart_cost_no_time(disks: Disks) -> None:
@@ -197,10 +197,10 @@ def test_ids_far_apart_cost_no_time(disks: Disks) -> None:
     endless = Node(ledger_path(7), build_ledger_node(replace(node, last_entry=2**58, length=2**60)), 1, 1, 0, 0)
     write_dump(disks.folder / "dump", [endless, list_node(TOPIC, LedgerInfo(7, 2**58 + 1, 2**60, 5))])
     bucket = disks.open()
-    told: list[tuple[int, int]] = []
-    batches = list(bucket.ledger(7).batches(0, 2**58, lambda first, last, _: told.append((first, last))))
+    reported: list[tuple[int, int]] = []
+    batches = list(bucket.ledger(7).batches(0, 2**58, lambda first, last, _: reported.append((first, last))))
     assert [bytes(data) for batch in batches for _, data in batch] == disks.ledger.payloads
-    assert (told[0][0], told[-1][1], len(told)) == (30, 2**58, 2)
+    assert (reported[0][0], reported[-1][1], len(reported)) == (30, 2**58, 2)
     assert (
         "lost-entries",
         f"{2**58 - 29:,} of {2**58 + 1:,} entries are missing on all given disks: 30 to {2**58}",

@@ -187,7 +187,7 @@ def test_a_list_that_has_entries_of_what_was_closed_without_any_contradicts_it(d
     assert "unreadable-object" in disk.kinds()
 
 
-def test_entries_of_a_ledger_that_has_none_are_told(tmp_path: Path) -> None:
+def test_entries_of_a_ledger_that_has_none_are_reported(tmp_path: Path) -> None:
     disk = OneDisk(tmp_path, 1)
     assert disk.rows() == []
     assert disk.kinds() == ["beyond-the-end"]

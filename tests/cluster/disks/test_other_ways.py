@@ -70,17 +70,17 @@ def test_nothing_is_offloaded_of_which_nobody_knows_whose_it_is(golden: Path, tm
     assert not (tmp_path / "tier").exists() or not any((tmp_path / "tier").iterdir())
 
 
-@pytest.mark.parametrize("told", [None, "t/n/persistent/another"])
-def test_a_ledger_whose_metadata_name_another_topic_is_not_offloaded(tmp_path: Path, told: str | None) -> None:
+@pytest.mark.parametrize("reported", [None, "t/n/persistent/another"])
+def test_a_ledger_whose_metadata_name_another_topic_is_not_offloaded(tmp_path: Path, reported: str | None) -> None:
     """A list that was put under another name lists it, and a bucket goes by what the ledger itself tells."""
     payloads = [frame(message_metadata(), b"%d" % number) for number in range(3)]
-    ledger = MadeLedger(7, payloads=payloads, managed_ledger=told)
+    ledger = MadeLedger(7, payloads=payloads, managed_ledger=reported)
     write_log(make_disk(tmp_path / "disk"), 1, [ledger.stored(entry) for entry in range(3)])
     node = list_node("t/n/persistent/x", LedgerInfo(7, 3, sum(map(len, payloads)), 5))
     write_dump(tmp_path / "dump", [node, ledger.zookeeper_node()])
     disk = (str(tmp_path / "disk"), "--metadata", str(tmp_path / "dump"))
     refused = run("offload", disk[0], str(tmp_path / "tier"), *disk[1:], code=1)
-    assert f"by its own metadata the ledger belongs to {told or 'no topic'}" in refused.stderr.decode()
+    assert f"by its own metadata the ledger belongs to {reported or 'no topic'}" in refused.stderr.decode()
     assert not list((tmp_path / "tier").glob("*-ledger-*"))
     (counted,) = json.loads(output("count", disk[0], "persistent://t/n/x", *disk[1:], "--json"))
     assert counted["messages"] == 3
@@ -93,10 +93,10 @@ def test_a_disk_is_known_by_its_folders(golden: Path) -> None:
 
 
 def test_topics_and_count_with_metadata(golden: Path) -> None:
-    told = run("topics", str(golden / "ledgers"), *metadata(golden), "--json")
-    found = {one["name"]: one["entries"] for one in json.loads(told.stdout)}
+    reported = run("topics", str(golden / "ledgers"), *metadata(golden), "--json")
+    found = {one["name"]: one["entries"] for one in json.loads(reported.stdout)}
     assert found[PLAIN] == 800
-    assert b" ledgers of subscriptions, schemas and transactions" in told.stderr
+    assert b" ledgers of subscriptions, schemas and transactions" in reported.stderr
     counted = json.loads(output("count", str(golden / "ledgers"), PLAIN, *metadata(golden), "--json"))
     assert [one["messages"] for one in counted] == [800]
 

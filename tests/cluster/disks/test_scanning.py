@@ -145,7 +145,7 @@ def test_what_a_disk_does_not_give_is_named_and_all_else_is_read(
     assert tables.scanned(listed(tmp_path / "disk")).table.entries == 4800
 
 
-def test_a_header_that_is_none_is_told_and_the_entries_are_found(path: Path, tmp_path: Path) -> None:
+def test_a_header_that_is_none_is_reported_and_the_entries_are_found(path: Path, tmp_path: Path) -> None:
     data = bytearray(path.read_bytes() + records(0, 9))
     data[:4] = b"BKXX"
     path.write_bytes(data)

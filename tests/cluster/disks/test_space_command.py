@@ -54,7 +54,7 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def told(disk: Path, *options: str) -> dict[str, object]:
+def reported(disk: Path, *options: str) -> dict[str, object]:
     (found,) = json.loads(
         output("bookie", "space", str(disk / "disk"), "--metadata", str(disk / "dump"), "--json", *options)
     )
@@ -62,7 +62,7 @@ def told(disk: Path, *options: str) -> dict[str, object]:
 
 
 def test_what_a_collector_would_do(disk: Path) -> None:
-    found = told(disk)
+    found = reported(disk)
     logs = found["logs"]
     assert isinstance(logs, list)
     live = {
@@ -90,7 +90,7 @@ def test_what_a_collector_would_do(disk: Path) -> None:
 
 def test_bytes_by_topic(disk: Path) -> None:
     """Most bytes come first; of deleted ledgers the metadata does not tell the topic."""
-    owners = told(disk)["owners"]
+    owners = reported(disk)["owners"]
     entry = len(ledger(2, 1).stored(0)) + 4
     assert [(one["is_live"], one["ledgers"], one["logs"], one["bytes"]) for one in owners] == [  # type: ignore[attr-defined]
         (False, 1, 4, (100 + 95 + 41 + 10) * entry),
@@ -112,7 +112,7 @@ def test_bytes_by_topic(disk: Path) -> None:
     ],
 )
 def test_thresholds(disk: Path, minor: float, major: float, fates: list[str]) -> None:
-    logs = told(disk, "--minor", str(minor), "--major", str(major))["logs"]
+    logs = reported(disk, "--minor", str(minor), "--major", str(major))["logs"]
     assert [one["fate"] for one in logs] == fates  # type: ignore[attr-defined]
 
 
@@ -123,7 +123,7 @@ def test_thresholds_with_which_no_bookie_starts(disk: Path) -> None:
 
 def test_an_empty_newest_log_leaves_the_one_before_it_current(disk: Path) -> None:
     write_log(disk / "disk" / "current", 6, [])
-    assert [one["fate"] for one in told(disk)["logs"]][-2:] == ["current", "current"]  # type: ignore[attr-defined]
+    assert [one["fate"] for one in reported(disk)["logs"]][-2:] == ["current", "current"]  # type: ignore[attr-defined]
 
 
 def test_without_metadata_nothing_is_dead(disk: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_log_with_damage_is_not_said_to_go(disk: Path) -> None:
     data[2000:2100] = b"\xff" * 100
     data[3000:3100] = b"\xff" * 100
     path.write_bytes(data)
-    (first, *_) = told(disk)["logs"]  # type: ignore[misc]
+    (first, *_) = reported(disk)["logs"]  # type: ignore[misc]
     assert (first["fate"], first["freed"]) == ("unreadable", 0)
 
 
@@ -150,14 +150,14 @@ def test_the_table(disk: Path) -> None:
     assert "a minor compaction " in shown
 
 
-def test_a_log_that_lacks_what_its_map_tells_is_damaged(disk: Path) -> None:
+def test_a_log_that_lacks_what_its_map_reports_is_damaged(disk: Path) -> None:
     """Its records are gone and look like padding: nothing else tells of them."""
     path = disk / "disk" / "current" / "4.log"
     data = bytearray(path.read_bytes())
     size = len(ledger(1, 1).stored(0)) + 4
     data[1024 + 2 * size : 1024 + 90 * size] = bytes(88 * size)
     path.write_bytes(data)
-    (found,) = [one for one in told(disk)["logs"] if one["id"] == "4"]  # type: ignore[attr-defined]
+    (found,) = [one for one in reported(disk)["logs"] if one["id"] == "4"]  # type: ignore[attr-defined]
     assert (found["fate"], found["freed"]) == ("unreadable", 0)
     report = json.loads(output("verify", str(disk / "disk"), "--quick", "--json", code=1))
     (finding,) = [one for one in report["findings"] if one["kind"] == "unreadable-object"]

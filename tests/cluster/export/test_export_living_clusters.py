@@ -87,7 +87,7 @@ def test_a_message_that_began_in_a_trimmed_ledger_stays_when_the_open_one_grows(
         assert values_in(tmp_path / kind) == [*before, b"f0"], kind
 
 
-def test_a_ledger_that_is_gone_though_it_was_open_is_told_of_by_the_command(
+def test_a_ledger_that_is_gone_though_it_was_open_is_reported_of_by_the_command(
     cluster: LiveCluster, tmp_path: Path
 ) -> None:
     first, second = begun_before(cluster)
@@ -97,16 +97,16 @@ def test_a_ledger_that_is_gone_though_it_was_open_is_told_of_by_the_command(
     run(*command)
     cluster.trim(TOPIC, first)
     cluster.publish(TOPIC, messages(5, first=5))
-    told = run(*command, code=1).stderr.decode()
-    assert f"ledger {second}: its file may lack rows, but is not written again" in told
+    reported = run(*command, code=1).stderr.decode()
+    assert f"ledger {second}: its file may lack rows, but is not written again" in reported
     cluster.roll_over(TOPIC)
     cluster.trim(TOPIC, second)
-    told = run(*command, code=1).stderr.decode()
-    assert f"ledger {second}: it was still open when it was exported up to entry" in told
+    reported = run(*command, code=1).stderr.decode()
+    assert f"ledger {second}: it was still open when it was exported up to entry" in reported
 
 
 @pytest.mark.parametrize("has_next", [True, False])
-def test_an_open_ledger_that_is_gone_when_it_is_exported_again_is_told_of(
+def test_an_open_ledger_that_is_gone_when_it_is_exported_again_is_reported_of(
     cluster: LiveCluster, tmp_path: Path, *, has_next: bool
 ) -> None:
     ledger = cluster.write_ledger(TOPIC, messages(5))
@@ -139,7 +139,7 @@ def test_an_open_ledger_that_was_exported_again_when_it_was_closed_may_go(cluste
 
 
 @pytest.mark.parametrize("grows", [False, True])
-def test_a_file_that_is_held_when_its_ledger_closes_is_told_of_only_if_that_had_grown(
+def test_a_file_that_is_held_when_its_ledger_closes_is_reported_of_only_if_that_had_grown(
     cluster: LiveCluster, tmp_path: Path, *, grows: bool
 ) -> None:
     first, second = begun_before(cluster)
@@ -150,16 +150,16 @@ def test_a_file_that_is_held_when_its_ledger_closes_is_told_of_only_if_that_had_
         cluster.publish(TOPIC, messages(3, "d"))
     cluster.roll_over(TOPIC)
     cluster.publish(TOPIC, messages(2, "n"))
-    told = run(*command, code=int(grows)).stderr.decode()
-    assert (f"ledger {second}: its file may lack rows, but is not written again" in told) == grows
+    reported = run(*command, code=int(grows)).stderr.decode()
+    assert (f"ledger {second}: its file may lack rows, but is not written again" in reported) == grows
     cluster.trim(TOPIC, second)
     for _ in range(2):
-        told = run(*command, code=int(grows)).stderr.decode()
-        assert (f"ledger {second}: it was still open when it was exported" in told) == grows
+        reported = run(*command, code=int(grows)).stderr.decode()
+        assert (f"ledger {second}: it was still open when it was exported" in reported) == grows
     assert values_in(tmp_path / "out") == [b"a0", b"a1", b"c0c1", b"b0", b"b1", b"n0", b"n1"]
 
 
-def test_ledgers_that_may_have_come_and_gone_between_two_exports_are_told_of_once(
+def test_ledgers_that_may_have_come_and_gone_between_two_exports_are_reported_of_once(
     cluster: LiveCluster, tmp_path: Path
 ) -> None:
     made = cluster.write_ledgers(TOPIC, [messages(5), messages(5, "n")])
@@ -253,7 +253,9 @@ def test_what_is_exported_of_an_open_ledger_stays_when_what_confirmed_it_is_away
     assert (exported(cluster, out).held, len(values_in(out))) == ([], 6)
 
 
-def test_entries_that_a_ledger_was_closed_without_stay_and_are_told_of(cluster: LiveCluster, tmp_path: Path) -> None:
+def test_entries_that_a_ledger_was_closed_without_stay_and_are_reported_of(
+    cluster: LiveCluster, tmp_path: Path
+) -> None:
     """While a bookie is away, one copy was as good as two: its writer was never told so, and the ledger ends before it."""
     ledger = cluster.write_ledger(TOPIC, messages(5))
     cluster.append(ledger, messages(1, "flying"), only_on=1)
@@ -265,9 +267,9 @@ def test_entries_that_a_ledger_was_closed_without_stay_and_are_told_of(cluster: 
         one.start()
     cluster.roll_over(TOPIC)
     for _ in range(2):
-        told = run(*command, code=1).stderr.decode()
-        assert f"ledger {ledger}: its file may lack rows, but is not written again" in told
-        assert "entries up to 5: the ledger now ends with entry 4" in told
+        reported = run(*command, code=1).stderr.decode()
+        assert f"ledger {ledger}: its file may lack rows, but is not written again" in reported
+        assert "entries up to 5: the ledger now ends with entry 4" in reported
         assert len(values_in(tmp_path / "out")) == 6
 
 
@@ -298,7 +300,7 @@ def test_two_exports_at_once_list_one_after_the_other(cluster: LiveCluster, tmp_
     assert (exported(cluster, out).written, len(values_in(out))) == (1, 107)
 
 
-def test_a_bucket_that_is_kept_exports_what_comes_and_tells_what_goes(cluster: LiveCluster, tmp_path: Path) -> None:
+def test_a_bucket_that_is_kept_exports_what_comes_and_reports_what_goes(cluster: LiveCluster, tmp_path: Path) -> None:
     cluster.write_ledger(TOPIC, messages(5))
     bucket, out = opened(cluster), tmp_path / "out"
     for number in range(3):
@@ -318,7 +320,7 @@ def test_a_bucket_that_is_kept_exports_what_comes_and_tells_what_goes(cluster: L
     assert held(export_topic(bucket.topic(TOPIC), out, "parquet", columns=["value"])) == [last]
 
 
-def test_partitions_are_told_of_each_for_itself(cluster: LiveCluster, tmp_path: Path) -> None:
+def test_partitions_are_reported_of_each_for_itself(cluster: LiveCluster, tmp_path: Path) -> None:
     topics = [f"public/default/parts-partition-{i}" for i in range(2)]
     for topic in topics:
         ledger = cluster.write_ledger(topic, messages(3))

@@ -103,11 +103,11 @@ def test_any_replies_are_found(made, before, after):
     columns = (found.operations, found.codes, found.ledgers, found.entries, found.request_ids)
     assert list(zip(*(column.tolist() for column in columns), strict=True)) == [row for _, row, _ in made]
     assert (len(found), found.position, found.missing) == (len(made), len(before) + len(sent), 4)
-    for row, (_, told, entries) in enumerate(made):
+    for row, (_, reported, entries) in enumerate(made):
         start, size = int(found.starts[row]), int(found.sizes[row])
-        if told[1] != ReplyCode.OK:
+        if reported[1] != ReplyCode.OK:
             assert size == 0
-        elif told[0] == Operation.READ:
+        elif reported[0] == Operation.READ:
             assert [data[start : start + size]] == entries
         else:
             places = batch_entries(memoryview(data), start, size, key="bookie:3181")

@@ -190,7 +190,7 @@ def test_a_size_that_lies_of_an_entry_that_holds_entries_finds_none_of_these() -
         assert sound(data)[3, 1].endswith(payload)
 
 
-def test_a_length_that_no_digest_tells_stays_unknown() -> None:
+def test_a_length_that_no_digest_reports_stays_unknown() -> None:
     hmac = Digest(DigestType.HMAC, b"secret")
     parts = [record(3, number, b"x" * 50, hmac) for number in range(20)]
     parts[4] = (5000).to_bytes(4, "big") + parts[4][4:]

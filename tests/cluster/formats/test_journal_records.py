@@ -185,7 +185,7 @@ def test_journals_are_read_as_they_are_written(many: list[tuple[int, int, bytes,
 
 
 @for_each(("version", "first"), [(2, 8), (3, 8), (4, 8), (5, 512), (6, 512)])
-def test_a_header_tells_where_records_begin(version: int, first: int) -> None:
+def test_a_header_reports_where_records_begin(version: int, first: int) -> None:
     assert parse_journal_header(memoryview(b"BKLG" + struct.pack(">i", version)), key="k") == first
 
 

@@ -155,8 +155,10 @@ def test_a_closed_ledger_has_the_metadata_of_its_index_object(golden: Path):
     size = int.from_bytes(index[28:32], "big")
     embedded = parse_ledger_metadata(index[32 : 32 + size])
     node = parse_ledger_node(base64.b64decode(stored[ledger_path(26)]), 26, key=ledger_path(26))
-    told = replace(node, created_ms=embedded.created_ms).closed_at(node.last_entry, node.length)
-    assert replace(told, custom=tuple(sorted(told.custom))) == replace(embedded, custom=tuple(sorted(embedded.custom)))
+    reported = replace(node, created_ms=embedded.created_ms).closed_at(node.last_entry, node.length)
+    assert replace(reported, custom=tuple(sorted(reported.custom))) == replace(
+        embedded, custom=tuple(sorted(embedded.custom))
+    )
 
 
 def test_entries_are_striped_over_the_ensemble_of_their_time():
@@ -187,7 +189,7 @@ def test_nobody_knows_where_an_open_ledger_ends(state):
     assert (node.length, node.last_entry, node.is_closed) == (0, -1, False)
 
 
-def test_what_is_not_told_has_the_value_of_bookkeeper():
+def test_what_is_not_reported_has_the_value_of_bookkeeper():
     record = message(length=0)
     record.ClearField("last_entry")
     node = parse(node_of(record))
@@ -271,7 +273,7 @@ def test_a_node_that_is_cut_is_refused_or_lacks_its_end(version):
 
 
 @for_each("size", [b"", b"\x80", b"\x5f", b"\x61", b"\xff\xff\xff\xff\x7f", b"\x80" * 9 + b"\x01", b"\xe0\x00"])
-def test_a_message_of_another_length_than_told_is_refused(size):
+def test_a_message_of_another_length_than_reported_is_refused(size):
     at = len(HEAD) + 2
     if size == b"\xe0\x00":  # the right length in more bytes than it takes
         assert parse(VERSION_3[:at] + size + VERSION_3[at + 1 :]) == parse(VERSION_3)

@@ -117,7 +117,7 @@ def test_another_password_is_another_digest():
 
 
 @for_each("digest", DIGESTS)
-def test_entries_of_another_ledger_and_other_entries_are_told(digest):
+def test_entries_of_another_ledger_and_other_entries_are_reported(digest):
     stored = [
         build_stored_entry(ledger, entry, -1, 1, b"a", digest) for ledger, entry in [(7, 0), (8, 1), (7, 3), (7, -5)]
     ]
@@ -151,7 +151,7 @@ def test_entries_without_room_for_a_digest_are_too_short(digest):
     places=st.lists(st.tuples(int64 | st.integers(0, 99), int64 | st.integers(0, 99)), max_size=6),
 )
 @for_each("digest", DIGESTS)
-def test_any_bytes_at_any_places_are_told_apart(digest, data, places):
+def test_any_bytes_at_any_places_are_reported_apart(digest, data, places):
     starts, sizes = (np.array([place[k] for place in places], np.int64) for k in (0, 1))
     checked = check_entries(memoryview(data), starts, sizes, 7, np.zeros(len(places), np.int64), digest)
     for row, (start, size) in enumerate(places):

@@ -58,7 +58,7 @@ class Stored:
             for one in places
         ]
 
-    def told(self) -> dict[str, Any] | None:
+    def reported(self) -> dict[str, Any] | None:
         """Return the answers, with which of them were given when; None for topics of the broker's own."""
         for one in self._answers.glob("public*.json"):
             answers: dict[str, Any] = json.loads(one.read_text())
@@ -88,28 +88,34 @@ def data_of(schema: SchemaInfo) -> object:
     ]
 
 
-def assert_told(found: SchemaVersion, told: dict[str, Any]) -> None:
-    assert (found.version, found.schema.type, found.timestamp_ms) == (told["version"], told["type"], told["timestamp"])
-    assert found.schema.properties == told["properties"]
-    assert data_of(found.schema) == data_of(SchemaInfo(told["type"], told["data"].encode(), told["properties"]))
+def assert_reported(found: SchemaVersion, reported: dict[str, Any]) -> None:
+    assert (found.version, found.schema.type, found.timestamp_ms) == (
+        reported["version"],
+        reported["type"],
+        reported["timestamp"],
+    )
+    assert found.schema.properties == reported["properties"]
+    assert data_of(found.schema) == data_of(
+        SchemaInfo(reported["type"], reported["data"].encode(), reported["properties"])
+    )
     assert not found.is_deletion
 
 
-def test_golden_schemas_are_what_the_admin_api_told(locators_of_typed: list[Stored]) -> None:
+def test_golden_schemas_are_what_the_admin_api_reported(locators_of_typed: list[Stored]) -> None:
     """It tells those after the last deletion."""
     topics = versions = 0
     for one in locators_of_typed:
-        told = one.told()
-        if told is None:
+        reported = one.reported()
+        if reported is None:
             continue
         topics += 1
         found = [schema for _, schema in one.versions]
         last_deletion = max((schema.version for schema in found if schema.is_deletion), default=-1)
         alive = [schema for schema in found if schema.version > last_deletion]
-        listed = body(told["responses"], "schemas").get("getSchemaResponses", [])
+        listed = body(reported["responses"], "schemas").get("getSchemaResponses", [])
         assert len(alive) == len(listed)
         for schema, answer in zip(alive, listed, strict=True):
-            assert_told(schema, answer)
+            assert_reported(schema, answer)
             versions += 1
     assert topics > 65
     assert versions > 90
@@ -117,8 +123,8 @@ def test_golden_schemas_are_what_the_admin_api_told(locators_of_typed: list[Stor
 
 def test_golden_positions_are_those_of_the_admin_api(locators_of_typed: list[Stored]) -> None:
     for one in locators_of_typed:
-        told = one.told()
-        if told is None or not (metadata := body(told["responses"], "metadata")):
+        reported = one.reported()
+        if reported is None or not (metadata := body(reported["responses"], "metadata")):
             continue
         places = [(place.version, *place.position) for place, _ in one.versions]
         assert places == [(index["version"], index["ledgerId"], index["entryId"]) for index in metadata["index"]]
@@ -130,13 +136,13 @@ def test_golden_versions_that_are_deleted_are_still_there(locators_of_typed: lis
     """Of a soft deletion the API hides everything before it: its answers from before are what BookKeeper still has."""
     compared = 0
     for one in locators_of_typed:
-        told = one.told()
-        if told is None or not one.path.endswith(("/avro-deleted", "/avro-deleted-last")):
+        reported = one.reported()
+        if reported is None or not one.path.endswith(("/avro-deleted", "/avro-deleted-last")):
             continue
         found = {schema.version: schema for _, schema in one.versions}
-        (before,) = (name for name in told if name.startswith("before the deletion"))
-        for answer in body(told[before], "schemas")["getSchemaResponses"]:
-            assert_told(found[answer["version"]], answer)
+        (before,) = (name for name in reported if name.startswith("before the deletion"))
+        for answer in body(reported[before], "schemas")["getSchemaResponses"]:
+            assert_reported(found[answer["version"]], answer)
             compared += 1
         (deletion,) = (schema for schema in found.values() if schema.is_deletion)
         assert deletion.schema == SchemaInfo("NONE")

@@ -278,7 +278,7 @@ def test_ledgers_that_their_topic_lost_with_its_list_stay(orphan: OrphanLedger, 
         assert [one.code for one in planned_so.refused] == [Refusal.LOST_LIST.value] * stays
 
 
-def test_patterns_that_no_topic_comes_to_are_told(cluster: MadeCluster) -> None:
+def test_patterns_that_no_topic_comes_to_are_reported(cluster: MadeCluster) -> None:
     cluster.topic(TOPIC, [listed(1), current(2)])
     text = "".join(f"[[topics]]\nmatch = '{one}'\ntrim = false\n" for one in ("t/ms/.*", "t/ns/.*", "t/ns/x"))
     found = [one for one in planned(cluster, text).refused if one.code == Refusal.NO_TOPIC.value]
@@ -402,8 +402,8 @@ def orphaned(*records: JournalRecord, text: str = "", **situation: Any) -> Plan:
     cluster = MadeCluster()
     cluster.topic(TOPIC, [listed(75), current(80)])
     orphans = Orphans([ORPHAN, replace(ORPHAN, ledger_id=72)], [])
-    told = {"orphans": orphans, "journal": journal(*records), **situation}
-    return planned(cluster, KEEPS + TIER + ORPHANS + text, **told)
+    reported = {"orphans": orphans, "journal": journal(*records), **situation}
+    return planned(cluster, KEEPS + TIER + ORPHANS + text, **reported)
 
 
 def test_a_record_that_holds_is_due_after_its_grace_and_not_marked_again() -> None:
@@ -636,9 +636,9 @@ def test_offloads_without_all_that_must_be_known_are_refused(cluster: MadeCluste
     cluster.ledger(4, TOPIC, entries=9)
     found = planned(cluster, KEEPS + OFFLOADS)
     assert ids(found, ActionKind.OFFLOAD) == [5]
-    told = refusals(found)
-    assert told.pop(Refusal.UNREADABLE) == [1]
-    assert told == {Refusal.LOST: [2], Refusal.NOT_CLOSED: [3], Refusal.DIFFERENT: [4]}
+    reported = refusals(found)
+    assert reported.pop(Refusal.UNREADABLE) == [1]
+    assert reported == {Refusal.LOST: [2], Refusal.NOT_CLOSED: [3], Refusal.DIFFERENT: [4]}
     no_bucket = planned(cluster, KEEPS + "[[topics]]\nmatch = '.*'\noffload_after = '1h'")
     assert (no_bucket.actions, refusals(no_bucket)[Refusal.NO_BUCKET]) == ([], [1, 2, 3, 4, 5])
 
@@ -652,8 +652,8 @@ def test_orphans_that_may_be_anothers_or_are_open_are_refused(cluster: MadeClust
     for records in (journal(), journal(record_of(70))):
         found = planned(cluster, "[defaults]\norphans = true", orphans=orphans, journal=records)
         assert found.actions == []
-        told = {refusal: sorted(set(ids)) for refusal, ids in refusals(found).items()}
-        assert told == {Refusal.NOT_CLOSED: [70], Refusal.ANOTHER_CLUSTERS: [71, 72]}
+        reported = {refusal: sorted(set(ids)) for refusal, ids in refusals(found).items()}
+        assert reported == {Refusal.NOT_CLOSED: [70], Refusal.ANOTHER_CLUSTERS: [71, 72]}
 
 
 def test_orphans_wait_for_the_grace_of_their_topic(cluster: MadeCluster) -> None:

@@ -123,8 +123,8 @@ def situations(draw: st.DrawFn) -> tuple[Survey, Situation]:
         version, size = draw(st.sampled_from((2, 3))), draw(st.sampled_from((0, 500)))
         if draw(st.booleans()):
             is_closed, has_states = draw(st.booleans()), draw(st.booleans())
-            told = ("managed-ledger", name, is_closed, draw(st.booleans()), NOW - DAY, NOW - DAY, has_states)
-            ledgers.append(OrphanLedger(ledger_id, version, size if is_closed else 0, *told))
+            reported = ("managed-ledger", name, is_closed, draw(st.booleans()), NOW - DAY, NOW - DAY, has_states)
+            ledgers.append(OrphanLedger(ledger_id, version, size if is_closed else 0, *reported))
             record = JournalRecord(RecordKind.ORPHAN, ledger_id, name, None, None, "why", 2, 500)
         else:
             uuid = uuid_of(ledger_id)

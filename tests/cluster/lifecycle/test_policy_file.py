@@ -211,7 +211,7 @@ KEYS = [
         ("file:///mnt/tier/", "aws-s3", "tier"),
     ],
 )
-def test_what_brokers_note_of_a_bucket_is_by_its_url_unless_told(url: str, driver: str, bucket: str) -> None:
+def test_what_brokers_note_of_a_bucket_is_by_its_url_unless_reported(url: str, driver: str, bucket: str) -> None:
     (found,) = parsed(f'[buckets.tier]\nurl = "{url}"').buckets.values()
     assert (found.driver, found.bucket) == (driver, bucket)
 
@@ -236,15 +236,15 @@ def test_a_file_is_the_one_that_was_read_until_it_is_edited(tmp_path: Path) -> N
 
 @given(st.sampled_from(KEYS), values)
 def test_any_value_of_any_key_is_read_or_refused_by_name(key: str, value: object) -> None:
-    told: dict[str, object] = {}
-    inner = told
+    reported: dict[str, object] = {}
+    inner = reported
     *folders, name = key.split(".")
     for one in folders:
         inner[one] = made = {}
         inner = made
     inner[name] = value
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tomllib, "loads", lambda _: told)
+        patch.setattr(tomllib, "loads", lambda _: reported)
         refused = None
         try:
             parsed("")

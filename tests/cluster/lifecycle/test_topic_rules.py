@@ -36,7 +36,7 @@ def test_without_any_policy_a_topic_has_the_brokers() -> None:
     found = rule("[broker]\nretention_minutes = 1\noffload_bytes = 7\ndeletion_lag = '1s'")
     assert found.thresholds == OffloadThresholds(7, NO_LIMIT)
     assert (found.retention, found.retention_from) == (Retention.of(1, 0), "broker")
-    assert (found.deletion_lag_ms, found.is_lag_told) == (1000, True)
+    assert (found.deletion_lag_ms, found.is_lag_reported) == (1000, True)
     assert (found.via, found.trash_grace_ms, found.bucket) == (Via.AUTO, HOUR, None)
     assert not found.are_thresholds_the_files
 
@@ -113,11 +113,11 @@ def test_a_pattern_names_the_bucket_or_the_cluster_does_or_the_defaults() -> Non
         found = rule(text, cluster).bucket
         return None if found is None else found.name
 
-    told = MadeCluster()
-    told.policies("public/orders", offload_policies={"managedLedgerOffloadBucket": "other"})
+    reported = MadeCluster()
+    reported.policies("public/orders", offload_policies={"managedLedgerOffloadBucket": "other"})
     assert name_of(defaults) == "tier"
-    assert name_of(defaults, told) == "other"
-    assert name_of(f"{defaults}[[topics]]\nmatch = '.*'\nbucket = 'same'", told) == "same"
+    assert name_of(defaults, reported) == "other"
+    assert name_of(f"{defaults}[[topics]]\nmatch = '.*'\nbucket = 'same'", reported) == "same"
     # What the cluster names and the file does not know is nowhere, and not in the default's bucket.
     unknown = MadeCluster()
     unknown.policies("public/orders", offload_policies={"managedLedgerOffloadBucket": "unknown"})

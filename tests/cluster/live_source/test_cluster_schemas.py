@@ -113,16 +113,16 @@ def test_versions_that_were_deleted_softly_are_read(live: Bucket, golden_typed: 
         assert plain(pc.struct_field(values, f"v{number}").take(pa.array(rows))) == plain(expected)
 
 
-def test_what_it_has_is_what_the_admin_api_told(live: Bucket, golden_typed: Path) -> None:
+def test_what_it_has_is_what_the_admin_api_reported(live: Bucket, golden_typed: Path) -> None:
     known = KnownSchemas(live)
-    told = answers(golden_typed)
+    reported = answers(golden_typed)
     damaged: dict[str, Exception] = {}
     found = known.all_versions(damaged.__setitem__)
     assert damaged == {}
     assert list(found) == known.topics() == sorted(found)
-    assert {name for name, versions in told.items() if versions} < set(found)
+    assert {name for name, versions in reported.items() if versions} < set(found)
     compared = 0
-    for name, versions in told.items():
+    for name, versions in reported.items():
         last = max((one.version for one in found.get(name, ()) if one.is_deletion), default=-1)
         alive = [one for one in found.get(name, ()) if one.version > last]
         assert [(one.version, one.timestamp_ms) for one in alive] == [
@@ -181,7 +181,7 @@ def lose(cluster: LiveCluster, version: int) -> int:
     return ledger_id
 
 
-def test_a_lost_version_is_told_of_where_it_is_needed(cluster: LiveCluster) -> None:
+def test_a_lost_version_is_reported_of_where_it_is_needed(cluster: LiveCluster) -> None:
     of_two_versions(cluster)
     ledger_id = lose(cluster, 0)
     bucket = open_bucket(cluster.url)
@@ -189,9 +189,9 @@ def test_a_lost_version_is_told_of_where_it_is_needed(cluster: LiveCluster) -> N
     scan = bucket.topic(TOPIC).scan(["value"], values="typed", schema_version="each", on_undecodable="null")
     report = ScanReport()
     assert scan.to_arrow(report)["value"].to_pylist() == [None, {"v1": 8}]
-    (told,) = report.undecodable
-    assert (told.version, told.count, told.is_error) == (0, 1, True)
-    assert f"schema version 0 cannot be read from entry 0 of ledger {ledger_id}" in told.reason
+    (reported,) = report.undecodable
+    assert (reported.version, reported.count, reported.is_error) == (0, 1, True)
+    assert f"schema version 0 cannot be read from entry 0 of ledger {ledger_id}" in reported.reason
     with pytest.raises(UndecodableValueError, match=f"ledger {ledger_id}"):
         numbers(bucket)
     with pytest.raises(InvalidSchemaError, match=f"ledger {ledger_id}"):
@@ -333,8 +333,8 @@ def test_commands_tell_of_them(cluster: LiveCluster, tmp_path: Path) -> None:
     assert b"the cluster has no schema of this topic" in shown.stderr
     done = run("topics", cluster.url, "--schemas")
     assert b"schema version" not in done.stderr
-    (told,) = json.loads(output("topics", cluster.url, "--schemas", "--json"))
-    assert told["unsaved_schemas"] == []
+    (reported,) = json.loads(output("topics", cluster.url, "--schemas", "--json"))
+    assert reported["unsaved_schemas"] == []
 
 
 @pytest.mark.parametrize("locator", [b"\xff\xff", b""], ids=["bytes", "empty"])
@@ -405,7 +405,7 @@ def test_schemas_of_a_bucket_that_the_cluster_offloads_to(cluster: LiveCluster) 
     assert numbers(open_bucket(tier), on_undecodable="null") == [None, 8]
 
 
-def test_verify_tells_of_lost_ones_alone(cluster: LiveCluster) -> None:
+def test_verify_reports_of_lost_ones_alone(cluster: LiveCluster) -> None:
     of_two_versions(cluster)
     assert verify(cluster.url).findings == ()
     lose(cluster, 0)

@@ -26,7 +26,7 @@ def ledgers(cluster: LiveCluster) -> list[int]:
     return [*made, cluster.list_of(TOPIC).ledgers[-1].ledger_id]
 
 
-def told_of(cluster: LiveCluster) -> tuple[str, str]:
+def reported_of(cluster: LiveCluster) -> tuple[str, str]:
     """Return the option that says where the cluster's bucket is."""
     return "-o", f"bucket_urls={json.dumps({'tier': cluster.bucket_url()})}"
 
@@ -38,38 +38,38 @@ def ids_of(cluster: LiveCluster, topic: str = TOPIC) -> list[tuple[int, int]]:
 def test_looking_around(cluster: LiveCluster, ledgers: list[int]) -> None:
     cluster.write_ledger("public/default/empty", ())
     with only_reading(cluster):
-        told = {one["name"]: one for one in json.loads(output("topics", cluster.url, "--json"))}
-        assert {name: (one["ledgers"], one["entries"]) for name, one in told.items()} == {
+        reported = {one["name"]: one for one in json.loads(output("topics", cluster.url, "--json"))}
+        assert {name: (one["ledgers"], one["entries"]) for name, one in reported.items()} == {
             "persistent://public/default/empty": (0, 0),
             "persistent://public/default/orders": (3, 819),
         }
-        assert json.loads(output("count", cluster.url, TOPIC, "--json", *told_of(cluster)))[0]["messages"] == 819
+        assert json.loads(output("count", cluster.url, TOPIC, "--json", *reported_of(cluster)))[0]["messages"] == 819
         assert json.loads(output("count", cluster.url, "public/default/empty", "--json"))[0]["messages"] == 0
         assert output("ls", cluster.url, "entries/public/default/orders").split() == [
             f"{one}.entries" for one in ledgers
         ]
         assert output("ls", cluster.url, "entries/public/default/empty") == ""
-        head = output("head", "-n", "2", cluster.url, TOPIC, *told_of(cluster))
+        head = output("head", "-n", "2", cluster.url, TOPIC, *reported_of(cluster))
         assert f"{ledgers[0]}:0" in head
         assert f"{ledgers[0]}:2" not in head
         assert output("head", cluster.url, "public/default/empty") == ""
 
 
-def test_info_tells_of_bookies(cluster: LiveCluster, ledgers: list[int]) -> None:
+def test_info_reports_of_bookies(cluster: LiveCluster, ledgers: list[int]) -> None:
     with only_reading(cluster):
-        shown = output("info", cluster.url, str(ledgers[1]), *told_of(cluster))
+        shown = output("info", cluster.url, str(ledgers[1]), *reported_of(cluster))
         assert "BookKeeper" in shown
         assert all(one.address in shown for one in cluster.bookies)
-        told = json.loads(output("info", cluster.url, str(ledgers[2]), "--json"))
-        assert (told["ledger_metadata"]["state"], told["entries"], told["blocks"], told["objects"]) == (
+        reported = json.loads(output("info", cluster.url, str(ledgers[2]), "--json"))
+        assert (reported["ledger_metadata"]["state"], reported["entries"], reported["blocks"], reported["objects"]) == (
             "OPEN",
             19,
             [],
             {},
         )
     bucket = opened(cluster)
-    told = bucket.ledger(ledgers[0]).describe()
-    assert (told["where"], told["offload"]["is_complete"], sorted(told["objects"])) == (
+    reported = bucket.ledger(ledgers[0]).describe()
+    assert (reported["where"], reported["offload"]["is_complete"], sorted(reported["objects"])) == (
         "bucket",
         True,
         ["data", "index"],
@@ -93,7 +93,7 @@ def test_verify_names_what_is_lost_and_what_only_one_place_has(cluster: LiveClus
         ("unreadable-copy", ledgers[0]),
         ("damaged-records", ledgers[1]),
     }
-    run("verify", cluster.url, *told_of(cluster), code=1)
+    run("verify", cluster.url, *reported_of(cluster), code=1)
     lost = cluster.write_ledger("public/default/lost", messages(5))
     cluster.delete_from_bookkeeper(lost)
     report = verify(opened(cluster))

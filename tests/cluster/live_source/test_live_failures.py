@@ -158,10 +158,10 @@ def test_all_bookies_away_are_named_after_few_tries(cluster: LiveCluster, patien
         assert bucket.topics()
         for bookie in cluster.bookies:
             bookie.kill()
-        with pytest.raises(StoreUnreachableError) as told:
+        with pytest.raises(StoreUnreachableError) as reported:
             entries_of(bucket, topic)
         for bookie in bookies_of(cluster, ledger_id):
-            assert f"{bookie.address} does not answer" in str(told.value)
+            assert f"{bookie.address} does not answer" in str(reported.value)
         assert max(patience.failed.values()) <= MOST_TRIES, patience.failed
         with pytest.raises(StoreUnreachableError, match="does not answer"):
             values_of(bucket, topic, on_corrupt="skip")
@@ -212,7 +212,7 @@ def test_a_bookie_that_has_nothing_of_a_ledger(cluster: LiveCluster) -> None:
 
 
 @pytest.mark.parametrize("topic", SHAPES)
-def test_what_all_replicas_have_damaged_is_told(cluster: LiveCluster, topic: str) -> None:
+def test_what_all_replicas_have_damaged_is_reported(cluster: LiveCluster, topic: str) -> None:
     lost = [0, 7, 8, 9, 1023, 1024, 1500, 1999]
     damages = {TOPIC: "corrupt", OTHER: "remove_entry"}
     for name, damage in damages.items():
@@ -223,10 +223,12 @@ def test_what_all_replicas_have_damaged_is_told(cluster: LiveCluster, topic: str
         bucket = opened(cluster)
         with pytest.raises(CorruptLedgerError, match=f"ledger {ledger_id}.*entry 0 from any bookie:"):
             entries_of(bucket, name)
-        told: list[int] = []
-        rest = entries_of(bucket, name, lambda first, last, _, told=told: told.extend(range(first, last + 1)))
+        reported: list[int] = []
+        rest = entries_of(
+            bucket, name, lambda first, last, _, reported=reported: reported.extend(range(first, last + 1))
+        )
         expected = [row for row in cluster.entries_of(name) if row[1] not in lost]
-        assert (told, rest) == (lost, expected), damage
+        assert (reported, rest) == (lost, expected), damage
         scan = bucket.topic(name).scan(["entry_id"], on_corrupt="skip")
         report = ScanReport()
         assert scan.to_pandas(report)["entry_id"].tolist() == [entry for _, entry, _ in expected]
@@ -527,7 +529,9 @@ def test_lines_of_the_most_bytes_that_are_no_damage_end_no_listing(cluster: Live
         ledger_id = cluster.write_ledger(topic, messages(4))
         cluster.write_ledger(topic, messages(4))
         cluster.change_ledger(
-            topic, ledger_id, lambda info, told=(entries, size): replace(info, entries=told[0], size=told[1])
+            topic,
+            ledger_id,
+            lambda info, reported=(entries, size): replace(info, entries=reported[0], size=reported[1]),
         )
     bucket = opened(cluster)
     assert len(values_of(bucket, OTHER)) == 7
@@ -539,7 +543,7 @@ def test_lines_of_the_most_bytes_that_are_no_damage_end_no_listing(cluster: Live
     assert b"7" in run("count", cluster.url, OTHER).stdout
 
 
-def test_a_damaged_index_of_a_ledger_that_only_it_tells_of(cluster: LiveCluster) -> None:
+def test_a_damaged_index_of_a_ledger_that_only_it_reports_of(cluster: LiveCluster) -> None:
     ledger_id = filled(cluster, 50)
     cluster.write_ledger(OTHER, messages(7), state=CLOSED)
     uuid = cluster.offload(TOPIC, ledger_id)

@@ -59,7 +59,9 @@ def test_every_entry_comes_once_and_in_order(cluster: LiveCluster, ensemble: int
 
 
 @SHAPES
-def test_what_is_wrong_with_the_next_ledger_is_told_when_it_is_its_turn(cluster: LiveCluster, ensemble: int) -> None:
+def test_what_is_wrong_with_the_next_ledger_is_reported_when_it_is_its_turn(
+    cluster: LiveCluster, ensemble: int
+) -> None:
     made = filled(cluster, ensemble)
     damage(cluster, made[2], 0)
     found: list[tuple[int, int, bytes]] = []
@@ -68,7 +70,7 @@ def test_what_is_wrong_with_the_next_ledger_is_told_when_it_is_its_turn(cluster:
     assert found == entries_in(cluster, made[:2])
 
 
-def test_damage_is_told_in_the_order_of_entries(cluster: LiveCluster) -> None:
+def test_damage_is_reported_in_the_order_of_entries(cluster: LiveCluster) -> None:
     made = filled(cluster, 2)
     for ledger, entry in ((made[0], 299), (made[1], 0), (made[2], 0), (made[2], 150)):
         damage(cluster, ledger, entry)

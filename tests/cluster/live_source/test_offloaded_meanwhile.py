@@ -75,8 +75,8 @@ def read_with(
     return [row for batch in in_the_middle(batches(), after, then) for row in batch]
 
 
-def no_damage(*told: object) -> None:
-    raise AssertionError(told)
+def no_damage(*reported: object) -> None:
+    raise AssertionError(reported)
 
 
 def context_of(cluster: LiveCluster, ledger_id: int) -> OffloadContext:
@@ -237,8 +237,8 @@ def test_an_offload_that_is_called_complete_and_is_not(
     cluster.offload(TOPIC, ledgers[0], objects=objects)
     assert entries_of(opened(cluster, read_from=read_from)) == expected_of(cluster)
     cluster.delete_from_bookkeeper(ledgers[0])
-    told = None if objects else "BookKeeper no longer has it, and the object file:"
-    with pytest.raises(LedgerfsError, match=told):
+    reported = None if objects else "BookKeeper no longer has it, and the object file:"
+    with pytest.raises(LedgerfsError, match=reported):
         entries_of(opened(cluster, read_from=read_from))
 
 
@@ -302,26 +302,26 @@ def test_damage_in_one_place_is_not_skipped_where_the_other_is_sound(
     record = content.rindex((500).to_bytes(8), 0, at)
     content[record - 4 : record] = b"\x7f\xff\xff\xff"
     data.write_bytes(bytes(content))
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     found = entries_of(
-        opened(cluster, read_from=read_from), on_damage=lambda first, last, _: told.append((first, last))
+        opened(cluster, read_from=read_from), on_damage=lambda first, last, _: reported.append((first, last))
     )
     if read_from == "bucket":  # up to 499 from there, the rest from bookies
-        assert (found, told) == (expected_of(cluster), [])
+        assert (found, reported) == (expected_of(cluster), [])
     else:  # up to 299 from bookies; the bucket lacks 500
         missing = [row for row in expected_of(cluster) if row not in found]
         assert [(ledger, entry) for ledger, entry, _ in missing] == [
-            (ledgers[0], entry) for first, last in told for entry in range(first, last + 1)
+            (ledgers[0], entry) for first, last in reported for entry in range(first, last + 1)
         ]
         assert all(entry >= 500 for _, entry, _ in missing)
     cluster.delete_from_bookkeeper(ledgers[0])
     with pytest.raises(CorruptLedgerError):
         entries_of(opened(cluster, read_from=read_from))
-    told.clear()
+    reported.clear()
     found = entries_of(
-        opened(cluster, read_from=read_from), on_damage=lambda first, last, _: told.append((first, last))
+        opened(cluster, read_from=read_from), on_damage=lambda first, last, _: reported.append((first, last))
     )
-    lost = [(ledgers[0], entry) for first, last in told for entry in range(first, last + 1)]
+    lost = [(ledgers[0], entry) for first, last in reported for entry in range(first, last + 1)]
     assert (ledgers[0], 500) in lost
     assert found == [row for row in expected_of(cluster) if row[:2] not in lost]
 
@@ -434,12 +434,12 @@ def test_offloaded_before_the_damage_that_bookies_have(cluster: LiveCluster, led
     for bookie in cluster.bookies:
         if 3 in bookie.entries(ledger_id):
             bookie.corrupt(ledger_id, 3)
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     bucket = opened(cluster)
     found = read_with(
-        bucket, 3, lambda: offload_and_delete(cluster, ledger_id), lambda first, last, _: told.append((first, last))
+        bucket, 3, lambda: offload_and_delete(cluster, ledger_id), lambda first, last, _: reported.append((first, last))
     )
-    assert told == [(3, 3)]
+    assert reported == [(3, 3)]
     assert found == [row for row in expected_of(cluster) if row[:2] != (ledger_id, 3)]
 
 
@@ -555,7 +555,7 @@ def test_a_listed_ledger_that_never_was(cluster: LiveCluster, ledgers: list[int]
 
 
 @pytest.mark.parametrize("place", ["bookkeeper", "both", "bucket"])
-def test_a_list_that_tells_no_entries_of_a_closed_ledger(cluster: LiveCluster, place: str) -> None:
+def test_a_list_that_reports_no_entries_of_a_closed_ledger(cluster: LiveCluster, place: str) -> None:
     for number in range(3):
         topic = f"public/default/orders{number}"
         wrong = ledgers_in(cluster, topic)[number]

@@ -357,7 +357,7 @@ def test_deleted_while_listed(cluster: LiveCluster, monkeypatch: pytest.MonkeyPa
     assert [one.name for one in opened(cluster).topics()] == ["persistent://public/default/other"]
 
 
-def test_a_last_ledger_that_bookkeeper_does_not_have_is_told(cluster: LiveCluster) -> None:
+def test_a_last_ledger_that_bookkeeper_does_not_have_is_reported(cluster: LiveCluster) -> None:
     cluster.write_ledger(TOPIC, messages(50, "old"))
     lost = cluster.write_ledger(TOPIC, messages(5))
     cluster.delete_from_bookkeeper(lost)

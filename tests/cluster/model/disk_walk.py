@@ -188,10 +188,10 @@ class DiskWalk(RuleBasedStateMachine):
         report = verify(self._bucket((0, 1, 2)))
         wanted = {one: ledger for one, ledger in self.ledgers.items() if ledger.acknowledged}
         assert report.entries >= sum(ledger.acknowledged for ledger in wanted.values())
-        told = [(one.severity, one.kind, one.message) for one in report.findings]
-        assert not [one for one in told if one[0] is not Severity.REMARK], told
+        reported = [(one.severity, one.kind, one.message) for one in report.findings]
+        assert not [one for one in reported if one[0] is not Severity.REMARK], reported
         if any(one[0] in wanted for bookie in self.bookies for one in bookie.flipped):
-            assert [one for one in told if one[1] == "damaged-copy"], told
+            assert [one for one in reported if one[1] == "damaged-copy"], reported
 
     @rule(which=st.integers(0, 2), size=st.integers(1, 60))
     def crash(self, which: int, size: int) -> None:

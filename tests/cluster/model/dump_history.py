@@ -44,23 +44,23 @@ class Recording:
     moments: list[Moment] = field(default_factory=list)
     key: str = ""
 
-    def require_true(self, dump: DumpedCluster, names: Mapping[str, str], told: str) -> None:
+    def require_true(self, dump: DumpedCluster, names: Mapping[str, str], reported: str) -> None:
         """See to it that a dump has of each topic what was there at one of the moments; ``names`` are managed ledgers by topic."""
         for topic, name in names.items():
             info = dump.lists.get(name)
             found = None if info is None else info.ledgers
-            assert any(_are_equal(found, one.lists.get(topic)) for one in self.moments), f"{told}: list of {topic}"
+            assert any(_are_equal(found, one.lists.get(topic)) for one in self.moments), f"{reported}: list of {topic}"
             if info is not None and info.ledgers:
-                self._require_end(dump, info.ledgers[-1].ledger_id, told)
+                self._require_end(dump, info.ledgers[-1].ledger_id, reported)
 
-    def _require_end(self, dump: DumpedCluster, ledger_id: int, told: str) -> None:
+    def _require_end(self, dump: DumpedCluster, ledger_id: int, reported: str) -> None:
         end = dump.ends.get(ledger_id)
         if end is None or end.end in {LastEnd.UNKNOWN, LastEnd.GONE}:
             return
         sizes = {size for one in self.moments for size in one.sizes.get(ledger_id, ())}
-        assert end.entries in sizes, f"{told}: ledger {ledger_id} ends behind {end.entries} entries, not {sizes}"
+        assert end.entries in sizes, f"{reported}: ledger {ledger_id} ends behind {end.entries} entries, not {sizes}"
         if end.end is LastEnd.CLOSED:
-            assert ledger_id not in self.moments[-1].open, told
+            assert ledger_id not in self.moments[-1].open, reported
 
     def cursors(self, topic: str) -> list[CursorInfo]:
         """Return where the subscription of a topic was, at each of the moments when it was there."""

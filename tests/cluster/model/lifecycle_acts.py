@@ -126,8 +126,8 @@ def make_ledger(topic: str, *, stops: bool = False) -> LifecycleAct:
         with world.loaded(topic):
             if world.has(topic) and not world.cluster.is_terminated(topic):
                 name = managed_ledger_of(topic).encode()
-                told = (("component", b"managed-ledger"), (MANAGED_LEDGER_KEY, name), ("application", b"pulsar"))
-                world.making[topic] = world.cluster.write_unlisted((), told), world.broker.loads[topic]
+                reported = (("component", b"managed-ledger"), (MANAGED_LEDGER_KEY, name), ("application", b"pulsar"))
+                world.making[topic] = world.cluster.write_unlisted((), reported), world.broker.loads[topic]
         if stops:
             world.broker.stop()
 

@@ -56,12 +56,12 @@ class LifecycleWalk(Walk):
         """Do so many steps, and then have a service make quiet passes; whatever fails names all that was done."""
         try:
             for number in range(steps):
-                self.told.append(f"{number}:")
+                self.reported.append(f"{number}:")
                 self.step()
                 self.look()
             self.end()
         except BaseException as error:
-            error.add_note("\n".join(self.told))
+            error.add_note("\n".join(self.reported))
             raise
         finally:
             self.world.close()
@@ -77,20 +77,20 @@ class LifecycleWalk(Walk):
         if self.random.random() < 0.6:
             name, act = self.meanwhile()
             met = self.random.randrange(10), lambda _: act()
-            self.told.append(f"  meanwhile, at {met[0]}: {name}")
+            self.reported.append(f"  meanwhile, at {met[0]}: {name}")
         if what < 0.8:
-            self.told.append(f"export {topic}")
+            self.reported.append(f"export {topic}")
             self.export(topic, met, self.world.opened("confirmed"))
         elif what < 0.85:
-            self.told.append("check")
+            self.reported.append("check")
             self.check(met)
         else:
             who, anew = self.random.randrange(2), self.random.random() < 0.5
-            self.told.append(f"read {topic} by {who}{', anew' if anew else ''}")
+            self.reported.append(f"read {topic} by {who}{', anew' if anew else ''}")
             self.read(self.world.readers[who], topic, anew=anew, met=met)
 
     def act(self, name: str, act: acts.LifecycleAct) -> None:
-        self.told.append(name)
+        self.reported.append(name)
         act(self.world)
 
     # The service.
@@ -105,32 +105,34 @@ class LifecycleWalk(Walk):
         if what < 0.12:
             requests = Requests(self.random.randrange(3), LISTS)
             name, act = acts.of_broker(self.random)
-            requests.act = self._wrong_is_told(lambda: act(self.world, requests.about))
-            self.told.append(f"serve, and before list {requests.at} is set: {name} its topic")
+            requests.act = self._wrong_is_reported(lambda: act(self.world, requests.about))
+            self.reported.append(f"serve, and before list {requests.at} is set: {name} its topic")
         elif what < 0.5:
             name, act = self.meanwhile(with_service=True)
-            requests = Requests(at, kinds, self._wrong_is_told(act))
-            self.told.append(f"serve, and meanwhile, at {where}: {name}")
+            requests = Requests(at, kinds, self._wrong_is_reported(act))
+            self.reported.append(f"serve, and meanwhile, at {where}: {name}")
         elif what < 0.7:
             requests = Requests(dies_at=at, kinds=kinds)
-            self.told.append(f"serve, and die at {where}")
+            self.reported.append(f"serve, and die at {where}")
         elif what < 0.78:
             faults = self.random.sample(list(WriteFault), 2)
             requests = Requests(at, kinds, lambda: self.world.cluster.zookeeper.write_faults.extend(faults))
-            self.told.append(f"serve, and of writes from {where} on there are {', '.join(one.name for one in faults)}")
+            self.reported.append(
+                f"serve, and of writes from {where} on there are {', '.join(one.name for one in faults)}"
+            )
         elif what < 0.88:
             requests = Requests(
                 at, kinds, fails=self.random.choice((1, 3, 1000)), error=_OF_STORES[at % len(_OF_STORES)]
             )
             name = requests.error.__name__
-            self.told.append(f"serve, and the store fails from {where} on for {requests.fails} requests: {name}")
+            self.reported.append(f"serve, and the store fails from {where} on for {requests.fails} requests: {name}")
         else:
-            self.told.append("serve")
+            self.reported.append("serve")
         has_admin = self.random.random() < 0.7
-        self.told.append(f"  {'with' if has_admin else 'without'} a broker that may be asked")
+        self.reported.append(f"  {'with' if has_admin else 'without'} a broker that may be asked")
         ended, troubles = self.world.serve(requests, has_admin=has_admin)
         self.world.cluster.zookeeper.write_faults.clear()
-        self.told.append(f"  {requests.count} of these: {ended or 'whole'}; {troubles}")
+        self.reported.append(f"  {requests.count} of these: {ended or 'whole'}; {troubles}")
         assert self.world.cluster.zookeeper.get(LOCK_PATH) is None, "the lock of a service that has ended"
 
     def meanwhile(self, *, with_service: bool = False) -> tuple[str, Callable[[], None]]:
@@ -149,10 +151,10 @@ class LifecycleWalk(Walk):
         if with_service and what < 0.25:
             return "another service, which is refused", world.ask_for_the_lock
         if with_service and what < 0.4:
-            tells = self.random.random() < 0.5
+            reports = self.random.random() < 0.5
             if what < 0.32:
-                return "another service has the lock", lambda: world.take_the_lock(tells=tells)
-            return "another service", lambda: world.replace_service(tells=tells)
+                return "another service has the lock", lambda: world.take_the_lock(reports=reports)
+            return "another service", lambda: world.replace_service(reports=reports)
         if not with_service and what < 0.4:
             return "serve", self._served
         if what < 0.5:
@@ -167,7 +169,7 @@ class LifecycleWalk(Walk):
     def _served(self) -> None:
         self.world.serve()
 
-    def _wrong_is_told(self, act: Callable[[], None]) -> Callable[[], None]:
+    def _wrong_is_reported(self, act: Callable[[], None]) -> Callable[[], None]:
         def acted() -> None:
             try:
                 act()
@@ -238,7 +240,7 @@ class LifecycleWalk(Walk):
         for _ in range(_QUIET_PASSES):
             world.clock.pass_by(200 * 60_000)
             ended, troubles = world.serve(has_admin=True)
-            self.told.append(f"quiet: {ended or 'whole'}; {troubles}")
+            self.reported.append(f"quiet: {ended or 'whole'}; {troubles}")
             assert not ended
         world.cluster.collect_all()
         assert not troubles

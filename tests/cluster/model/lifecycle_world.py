@@ -210,17 +210,17 @@ class LifecycleWorld(World):
                 return f"{type(error).__name__}: {error}", troubles
         return "", troubles
 
-    def replace_service(self, *, tells: bool) -> None:
+    def replace_service(self, *, reports: bool) -> None:
         """Have the session of a service end that is in the middle of something, and another one make a pass."""
         self.cluster.zookeeper.expire_owner(LOCK_PATH)
-        if tells:
+        if reports:
             self.cluster.zookeeper.drop_connections()
         self.serve()
 
-    def take_the_lock(self, *, tells: bool) -> None:
+    def take_the_lock(self, *, reports: bool) -> None:
         """Have the session of a service end that is in the middle of something; another one has the lock until that one is done."""
         self.cluster.zookeeper.expire_owner(LOCK_PATH)
-        if tells:
+        if reports:
             self.cluster.zookeeper.drop_connections()
         living = self._rivals.enter_context(self.living())
         try:

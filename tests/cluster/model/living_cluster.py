@@ -57,7 +57,7 @@ class Exported:
 
     gone_before: set[int]
     rows: set[Row] = field(default_factory=set)
-    is_loss_told: bool = False
+    is_loss_reported: bool = False
 
 
 class World:
@@ -288,7 +288,7 @@ class Walk:
         self.random = Random(seed)
         self.folder = folder
         self.world = self.new_world(folder)
-        self.told: list[str] = []
+        self.reported: list[str] = []
 
     def new_world(self, folder: Path) -> World:
         return World(folder)
@@ -300,7 +300,7 @@ class Walk:
                 self.step()
                 assert not self.world.cluster.not_reads()
         except BaseException as error:
-            error.add_note("\n".join(self.told))
+            error.add_note("\n".join(self.reported))
             raise
         finally:
             self.world.close()
@@ -308,28 +308,28 @@ class Walk:
     def step(self) -> None:
         for _ in range(self.random.randint(0, 4)):
             name, act = drawn(self.random)
-            self.told.append(name)
+            self.reported.append(name)
             act(self.world)
         topic, met = self.random.choice(TOPICS), None
         if self.random.random() < 0.6:
             name, act = drawn(self.random)
             met = (self.random.randrange(10), act)
-            self.told.append(f"  meanwhile, at {met[0]}: {name}")
+            self.reported.append(f"  meanwhile, at {met[0]}: {name}")
         who, anew = self.random.randrange(2), self.random.random() < 0.7
         what = self.random.random()
         if what < 0.3:
             if what < 0.1:
-                self.told.append("  twice, and what confirmed the end goes in between")
+                self.reported.append("  twice, and what confirmed the end goes in between")
                 begin_writing(topic)(self.world)
                 self.export(topic, None, self.world.readers[0].bucket)
                 holder_dies(topic)(self.world)
-            self.told.append(f"export {topic}{'' if anew else ' by a bucket that is kept'}")
+            self.reported.append(f"export {topic}{'' if anew else ' by a bucket that is kept'}")
             self.export(topic, met, self.world.opened("confirmed") if anew else self.world.readers[0].bucket)
         elif what < 0.5:
-            self.told.append("check")
+            self.reported.append("check")
             self.check(met)
         else:
-            self.told.append(f"read {topic} by {who}{', anew' if anew else ''}")
+            self.reported.append(f"read {topic} by {who}{', anew' if anew else ''}")
             self.read(self.world.readers[who], topic, anew=anew, met=met)
 
     def export(self, topic: str, met: Met, bucket: Bucket) -> None:
@@ -351,11 +351,11 @@ class Walk:
         found = {(ledger, entry) for ledger, entry, _ in rows}
         assert not found & world.unsafe, "a row that nobody was told is safe"
         assert known.rows <= found, "rows of an earlier export are gone"
-        known.rows, known.is_loss_told = found, known.is_loss_told or bool(report.held)
+        known.rows, known.is_loss_reported = found, known.is_loss_reported or bool(report.held)
         # What was trimmed while this one ran, the next one tells.
         gone = {row for of, row in world.values if of == topic and row[0] in trimmed - known.gone_before}
         gone -= found | world.unsafe
-        assert not gone or known.is_loss_told, f"nobody was told that rows are lost: {sorted(gone)[:5]}"
+        assert not gone or known.is_loss_reported, f"nobody was told that rows are lost: {sorted(gone)[:5]}"
 
     def check(self, met: Met) -> None:
         """Have the doctor look: what has no owner since before it began is named, and nothing else that is of ledgers."""

@@ -263,10 +263,10 @@ class LosingCluster:
         return found
 
     def _state(self, topic: str, node: bytes) -> CursorInfo:
-        told = parse_cursor_info(node, key=topic)
-        if told.is_in_the_node:
-            return told
-        newest = self.cluster.written[told.cursors_ledger].payloads[-1]
+        reported = parse_cursor_info(node, key=topic)
+        if reported.is_in_the_node:
+            return reported
+        newest = self.cluster.written[reported.cursors_ledger].payloads[-1]
         return parse_position_info(newest, key=topic)
 
 

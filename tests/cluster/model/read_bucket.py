@@ -5,7 +5,7 @@ from ledgerfs.formats.topic_names import topic_of
 from tests.cluster.model.written_ledgers import WrittenLedgers, values
 
 
-def compare_bucket(url: str, ledgers: WrittenLedgers, told: str) -> None:
+def compare_bucket(url: str, ledgers: WrittenLedgers, reported: str) -> None:
     """See to it that readers get of each topic the messages that were committed, as far as their ends are in the bucket."""
     bucket = open_bucket(url)
     catalog = bucket.refresh()
@@ -15,4 +15,4 @@ def compare_bucket(url: str, ledgers: WrittenLedgers, told: str) -> None:
         refs = [ref for ref in catalog.refs_of(name) if ref.copy == 0]
         expected = values(ledgers.seen([(ref.ledger_id, ref.uuid) for ref in refs]))
         found = bucket.topic(topic_of(name)).scan(["value"]).to_arrow()["value"].to_pylist()
-        assert [value.decode() for value in found] == expected, f"{topic_of(name)} in the bucket: {told}"
+        assert [value.decode() for value in found] == expected, f"{topic_of(name)} in the bucket: {reported}"

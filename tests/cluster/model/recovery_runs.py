@@ -118,11 +118,11 @@ class RecoveryRuns:
 
     def _replaced(self, asked: Asked) -> None:
         """Have the session of a run end in the middle, and another run to its end; then the first one goes on."""
-        requests, tells = self._at_any(), self.chance.random() < 0.5
+        requests, reports = self._at_any(), self.chance.random() < 0.5
 
         def act() -> None:
             self.new.zookeeper.expire_owner(LOCK_PATH)
-            if tells:
+            if reports:
                 self.new.zookeeper.drop_connections()
             self._second(asked)
 

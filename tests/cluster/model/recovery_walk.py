@@ -213,16 +213,16 @@ class Restored:
             assert done.dump is None
             return
         assert done.dump is not None
-        told = f"seed {self.walk.seed}: {self.walk.history}"
+        reported = f"seed {self.walk.seed}: {self.walk.history}"
         assert done.dump_name is not None
-        assert "://" not in done.dump_name or done.dump_name.endswith(self.recording.key), told
+        assert "://" not in done.dump_name or done.dump_name.endswith(self.recording.key), reported
         topics = {topic for one in self.recording.moments for topic in one.lists}
-        self.recording.require_true(done.dump, {topic: managed_ledger_of(topic) for topic in topics}, told)
+        self.recording.require_true(done.dump, {topic: managed_ledger_of(topic) for topic in topics}, reported)
 
     def _compare_topic(
         self, topic: str, line: TopicRecovery, done: Done, there: dict[int, set[str]]
     ) -> list[tuple[TopicRecovery, tuple[LedgerInfo, ...]]]:
-        plan, told = line, self._told(line)
+        plan, reported = line, self._reported(line)
         info = None if done.dump is None else done.dump.lists.get(plan.source)
         path = self.new.chroot + managed_ledger_path(plan.target)
         must, may = self._must_and_may(topic, info.ledgers if info is not None else None, done, there)
@@ -230,37 +230,39 @@ class Restored:
             is_deleted = "had deleted it" in str(line.reason)
             if is_deleted:
                 assert done.dump is not None
-                assert info is None, told
+                assert info is None, reported
                 # What was there when the cluster was lost, and not when it was dumped, is younger than the dump.
                 is_younger = any(one in self.losing.cluster.written for one in must)
-                assert not is_younger or self._was_there_at_dump(topic), told
+                assert not is_younger or self._was_there_at_dump(topic), reported
             assert is_deleted or "another partition of the topic cannot be restored" in str(line.reason) or not must, (
-                told
+                reported
             )
             return []
-        assert line.reason is None, f"{told}: {line.reason}"
-        assert info is not None or done.dump is None or topic in self.losing.topics, told
+        assert line.reason is None, f"{reported}: {line.reason}"
+        assert info is not None or done.dump is None or topic in self.losing.topics, reported
         listed = parse_managed_ledger_info(self.new.nodes[path], key=path).ledgers[:-1]
         ids = [one.ledger_id for one in plan.ledgers]
-        assert set(must) <= set(ids) <= {*must, *may}, f"{told}: {ids} instead of {must}, perhaps {may}"
-        assert ids == sorted(ids), told
+        assert set(must) <= set(ids) <= {*must, *may}, f"{reported}: {ids} instead of {must}, perhaps {may}"
+        assert ids == sorted(ids), reported
         if [one.ledger_id for one in listed] != ids:
-            assert plan.target != plan.source, told
-            assert len(listed) == len(ids), told
-            assert not {one.ledger_id for one in listed} & self.ledgers.topics.keys(), told
+            assert plan.target != plan.source, reported
+            assert len(listed) == len(ids), reported
+            assert not {one.ledger_id for one in listed} & self.ledgers.topics.keys(), reported
         named = {} if info is None else {one.ledger_id: one.context for one in info.ledgers}
         for ref in plan.ledgers:
             context = named.get(ref.ledger_id)
-            assert ref.uuid in there[ref.ledger_id], told
+            assert ref.uuid in there[ref.ledger_id], reported
             if context is not None and context.is_complete and context.uuid in self.before.get(ref.ledger_id, ()):
-                assert ref.uuid == context.uuid, f"{told}: {ref} instead of {context.uuid} of {there[ref.ledger_id]}"
+                assert ref.uuid == context.uuid, (
+                    f"{reported}: {ref} instead of {context.uuid} of {there[ref.ledger_id]}"
+                )
         contents = self.ledgers.seen([(ref.ledger_id, ref.uuid) for ref in plan.ledgers])
-        assert [one.entries for one in listed] == [len(one) for one in contents], told
-        assert self._served(plan.target_topic, listed) == values(contents), told
+        assert [one.entries for one in listed] == [len(one) for one in contents], reported
+        assert self._served(plan.target_topic, listed) == values(contents), reported
         if plan.target == plan.source:
             self._is_nothing_open(plan, contents)
-        self._compare_missing(plan, info.ledgers if info is not None else None, done, told)
-        self._compare_cursor(topic, plan, listed, done, told)
+        self._compare_missing(plan, info.ledgers if info is not None else None, done, reported)
+        self._compare_cursor(topic, plan, listed, done, reported)
         return [(plan, listed)]
 
     def _ids(self, topic: str, listed: dict[int, LedgerInfo] | None, there: dict[int, set[str]]) -> list[int]:
@@ -311,12 +313,12 @@ class Restored:
             if ref.uuid != FROM_DISKS or key in self.ledgers.copies:
                 continue
             assert self.disks is not None
-            told = f"seed {self.walk.seed}: ledger {ref.ledger_id} has {ref.entries} entries from disks: {self.walk.history}"
+            reported = f"seed {self.walk.seed}: ledger {ref.ledger_id} has {ref.entries} entries from disks: {self.walk.history}"
             known = self.ledgers.entries[ref.ledger_id] + self.ledgers.unacknowledged.get(ref.ledger_id, [])
-            assert ref.entries <= len(known), told
-            assert ref.entries <= self.disks.prefix(ref.ledger_id), told
+            assert ref.entries <= len(known), reported
+            assert ref.entries <= self.disks.prefix(ref.ledger_id), reported
             if self._is_whole_on_disks(ref.ledger_id, done):
-                assert ref.entries >= len(self.ledgers.entries[ref.ledger_id]), told
+                assert ref.entries >= len(self.ledgers.entries[ref.ledger_id]), reported
             self.ledgers.copies[key] = known[: ref.entries]
 
     def _note_ended(self) -> None:
@@ -333,7 +335,7 @@ class Restored:
         ids = [ref.ledger_id for ref in plan.ledgers]
         if ids and not catalog.absent_of(plan.source) and ids == catalog.table_of(plan.source)["ledger_id"].tolist():
             table = bucket.topic(plan.topic).scan(["value"], transactions="readable").to_arrow()
-            assert [value.decode() for value in table["value"].to_pylist()] == values(contents), self._told(plan)
+            assert [value.decode() for value in table["value"].to_pylist()] == values(contents), self._reported(plan)
 
     def _served(self, topic: str, listed: tuple[LedgerInfo, ...]) -> list[str]:
         """Return the values that a broker sends: of what these lists name, all but markers and what its snapshot hides."""
@@ -341,10 +343,10 @@ class Restored:
         catalog = bucket.refresh()
         found, aborted = [], set[tuple[int, int]]()
         if topic in self.snapshots:
-            told = parsed_snapshot(self.snapshots[topic])
-            assert told.topic == topic
-            assert told.end == (listed[-1].ledger_id, listed[-1].entries - 1), "brokers would read on from there"
-            aborted = set(told.aborted)
+            reported = parsed_snapshot(self.snapshots[topic])
+            assert reported.topic == topic
+            assert reported.end == (listed[-1].ledger_id, listed[-1].entries - 1), "brokers would read on from there"
+            aborted = set(reported.aborted)
         for one in listed:
             assert one.context is not None
             reader = bucket.uncached_reader(
@@ -363,7 +365,7 @@ class Restored:
         return found
 
     def _compare_missing(
-        self, plan: TopicRecovery, ledgers: tuple[LedgerInfo, ...] | None, done: Done, told: str
+        self, plan: TopicRecovery, ledgers: tuple[LedgerInfo, ...] | None, done: Done, reported: str
     ) -> None:
         """See to it that what is missing of what the dump's list had is counted, all of it."""
         if ledgers is None or self.recording is None or done.dump is None:
@@ -382,15 +384,15 @@ class Restored:
             is_lacking = one.ledger_id not in restored or restored[one.ledger_id] < (count or 0)
             if is_lacking and written != count:
                 is_exact = False
-        assert plan.missing_entries == missing, told
-        assert is_exact or not plan.is_missing_exact, told
+        assert plan.missing_entries == missing, reported
+        assert is_exact or not plan.is_missing_exact, reported
         if not plan.missing_entries and plan.is_missing_exact:
             begun = self.recording.moments[0].sizes
             at_dump = {one.ledger_id: begun.get(one.ledger_id, (one.entries,))[0] for one in ledgers}
-            assert all(restored.get(one, 0) >= count for one, count in at_dump.items()), told
+            assert all(restored.get(one, 0) >= count for one, count in at_dump.items()), reported
 
     def _compare_cursor(
-        self, topic: str, plan: TopicRecovery, listed: tuple[LedgerInfo, ...], done: Done, told: str
+        self, topic: str, plan: TopicRecovery, listed: tuple[LedgerInfo, ...], done: Done, reported: str
     ) -> None:
         if done.dump is None or self.recording is None or SUBSCRIPTION not in done.dump.cursors.get(plan.source, {}):
             return
@@ -400,7 +402,7 @@ class Restored:
             [Position(one.ledger_id, entry) for one in listed for entry in range(one.entries)],
         )
         entries = [Position(ref.ledger_id, entry) for ref in plan.ledgers for entry in range(ref.entries)]
-        assert after in [_acknowledged(one, entries) for one in self.recording.cursors(topic)], told
+        assert after in [_acknowledged(one, entries) for one in self.recording.cursors(topic)], reported
 
     def _was_there_at_dump(self, topic: str) -> bool:
         return self.recording is not None and any(topic in one.lists for one in self.recording.moments)
@@ -415,7 +417,7 @@ class Restored:
             if (one.ledger_id, one.context.uuid) != (ref.ledger_id, ref.uuid):
                 self.ledgers.copies[one.ledger_id, one.context.uuid] = self.ledgers.content(ref.ledger_id, ref.uuid)
 
-    def _told(self, plan: TopicRecovery) -> str:
+    def _reported(self, plan: TopicRecovery) -> str:
         return f"seed {self.walk.seed}, {plan.topic} as {plan.target_topic}: {self.walk.history}"
 
 

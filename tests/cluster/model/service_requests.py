@@ -143,11 +143,11 @@ def watched_store(
     with pytest.MonkeyPatch.context() as patch:
         delete, head = LocalWrites.delete, LocalStore.head
 
-        def told(self: LocalWrites, key: str) -> None:
+        def reported(self: LocalWrites, key: str) -> None:
             deletes(Path(self._root), key)
             delete(self, key)
 
-        patch.setattr(LocalWrites, "delete", told)
+        patch.setattr(LocalWrites, "delete", reported)
         patch.setattr(LocalStore, "head", lambda self, key: ObjectHead(head(self, key).stat, metadata_of(key)))
         yield
 

@@ -9,7 +9,7 @@ from tests.cluster.model.disk_walk import DiskWalk
 from tests.cluster.model.lifecycle_walk import LifecycleWalk
 from tests.cluster.model.living_cluster import Walk
 from tests.cluster.model.recovery_walk import RecoveryWalk
-from tests.model.schema_acts import numbers_told
+from tests.model.schema_acts import numbers_reported
 from tests.model.searching import EXAMPLES, searching
 from tests.model.writing import one_after_another
 
@@ -17,7 +17,7 @@ from tests.model.writing import one_after_another
 @pytest.fixture(autouse=True)
 def _one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
     one_after_another(monkeypatch)
-    numbers_told(monkeypatch)
+    numbers_reported(monkeypatch)
 
 
 @pytest.mark.long

@@ -33,12 +33,12 @@ class Entry:
 
     def frame(self) -> bytes:
         """Return it as a broker stores it."""
-        told = {"transaction_most": 7, "transaction_least": self.transaction} if self.transaction else {}
+        reported = {"transaction_most": 7, "transaction_least": self.transaction} if self.transaction else {}
         if self.ends is not None:
             kind = _COMMIT if self.ends == "committed" else _ABORT
-            return frame(metadata(**told, marker_type=kind), b"")
+            return frame(metadata(**reported, marker_type=kind), b"")
         assert self.value is not None
-        return frame(metadata(**told), self.value.encode())
+        return frame(metadata(**reported), self.value.encode())
 
 
 HIDDEN = Entry(None)

@@ -95,9 +95,9 @@ def test_what_was_built_is_read_again(record: JournalRecord) -> None:
     ],
 )
 def test_what_is_not_a_record_is_refused(name: str, value: Any) -> None:
-    told = json.loads(RECORD.build()) | {name: value}
+    reported = json.loads(RECORD.build()) | {name: value}
     with pytest.raises(CorruptMetadataError) as raised:
-        parse_record(node_of(json.dumps(told).encode()))
+        parse_record(node_of(json.dumps(reported).encode()))
     assert raised.value.key == RECORD.path
 
 

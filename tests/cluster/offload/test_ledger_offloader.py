@@ -87,7 +87,7 @@ def test_entries_from_anywhere(bucket: Bucket, tmp_path: Path) -> None:
         offloader.delete_offloaded(5, MADE.uuid)
 
 
-def test_whose_it_is_may_be_told_either_way(bucket: Bucket) -> None:
+def test_whose_it_is_may_be_reported_either_way(bucket: Bucket) -> None:
     offloader = LedgerOffloader(bucket)
     with pytest.raises(InvalidNameError, match="ManagedLedgerName"):
         offloader.offload(LedgerEntries(5, MADE.records), str(uuid4()))

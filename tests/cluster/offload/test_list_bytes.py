@@ -52,11 +52,11 @@ def test_a_list_that_fits_only_when_it_is_compressed(info: bytes) -> None:
 
 
 def test_more_than_a_zookeeper_takes_is_refused(info: bytes) -> None:
-    for plain, codec, told in (
+    for plain, codec, reported in (
         (info, Compression.NONE, "managedLedgerInfoCompressionType"),
         (random.Random(1).randbytes(MOST_BYTES + 1), Compression.ZSTD, "compressed with ZSTD"),
     ):
-        with pytest.raises(UnsupportedWriteError, match=told) as raised:
+        with pytest.raises(UnsupportedWriteError, match=reported) as raised:
             stored(EditedList(plain, codec), key=KEY)
         assert raised.value.key == KEY
         assert "1,000,000" in raised.value.reason

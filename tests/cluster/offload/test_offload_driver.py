@@ -98,8 +98,8 @@ def test_each_driver_is_noted_by_its_constant(driver: str, constant: str) -> Non
 
 
 def test_objects_have_the_user_metadata_that_brokers_write(golden: Path) -> None:
-    for key, told in json.loads((golden / "objects.json").read_text()).items():
-        theirs = told["metadata"]
+    for key, reported in json.loads((golden / "objects.json").read_text()).items():
+        theirs = reported["metadata"]
         if "-ledger-" not in key or not theirs:
             continue
         ours = completed_user_metadata(user_metadata("interop"), theirs["managedledgername"])

@@ -42,7 +42,7 @@ from tests.cluster.support.live_clusters import TOPIC, LiveCluster, messages
 from tests.cluster.support.live_offloads import S3, context, driver_properties
 from tests.cluster.support.living_clusters import PATIENCE_S
 from tests.cluster.support.outcomes import done, left, remarks
-from tests.cluster.support.told_owners import NAME, ToldOwners
+from tests.cluster.support.reported_owners import NAME, ReportedOwners
 
 if TYPE_CHECKING:
     from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import OffloadContext
@@ -59,7 +59,7 @@ class Offloading:
 
     def __init__(self, cluster: LiveCluster) -> None:
         self.cluster = cluster
-        self.owners = ToldOwners()
+        self.owners = ReportedOwners()
         self.has_admin = True
         self.noted_ms = time.time_ns() // 1_000_000 + 5
         self.url_of: Callable[[OffloadContext], str | None] | None = None
@@ -234,7 +234,7 @@ def test_a_ledger_that_goes_or_is_offloaded_meanwhile_leaves_nothing(
         assert (cluster.zookeeper.versions[path], cluster.nodes[path]) == (version, anew)
 
 
-def test_a_failed_attempt_in_another_bucket_is_noted_there_or_told(
+def test_a_failed_attempt_in_another_bucket_is_noted_there_or_reported(
     cluster: LiveCluster, offloading: Offloading
 ) -> None:
     """The bucket was changed in between: its objects are where the broker had them, and nobody else knows of them."""
@@ -282,7 +282,7 @@ def test_an_attempt_that_is_cleaned_up_after_is_not_completed(cluster: LiveClust
     assert (offloading.objects(), offloading.listed()[first].context) == (set(), None)
 
 
-def test_a_ledger_whose_list_tells_other_sizes_is_refused(cluster: LiveCluster, offloading: Offloading) -> None:
+def test_a_ledger_whose_list_reports_other_sizes_is_refused(cluster: LiveCluster, offloading: Offloading) -> None:
     first, *_ = three_ledgers(cluster)
     cluster.change_ledger(TOPIC, first, lambda info: replace(info, entries=info.entries - 1))
     outcome = offloading.offload(first)
@@ -432,19 +432,19 @@ def test_a_topic_is_opened_by_urls(cluster: LiveCluster) -> None:
     assert first < second
 
 
-def test_bytes_are_told_as_they_go_and_come_back_and_each_may_end_the_copy(
+def test_bytes_are_reported_as_they_go_and_come_back_and_each_may_end_the_copy(
     cluster: LiveCluster, offloading: Offloading
 ) -> None:
     first, second, *_ = three_ledgers(cluster)
     size = offloading.listed()[first].size
-    told: list[int] = []
-    copied = offloading.step(told.append).copy(NAME, first, offloading.place)
+    reported: list[int] = []
+    copied = offloading.step(reported.append).copy(NAME, first, offloading.place)
     assert isinstance(copied, CopiedLedger)
-    assert sum(told) == 2 * size
+    assert sum(reported) == 2 * size
 
     def end_at_reading_back(count: int) -> None:
-        told.append(count)
-        if sum(told) > 3 * size:
+        reported.append(count)
+        if sum(reported) > 3 * size:
             raise StoppedError("the service is stopping")
 
     before = offloading.objects()

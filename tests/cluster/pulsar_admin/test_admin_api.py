@@ -45,15 +45,15 @@ def numbers(versions: tuple[SchemaVersion, ...]) -> list[int | str]:
     return [f"{one.version} deleted" if one.is_deletion else one.version for one in versions]
 
 
-def test_every_golden_topic_is_read_as_the_broker_told_it(broker: AdminServer, golden_typed: Path) -> None:
+def test_every_golden_topic_is_read_as_the_broker_reported_it(broker: AdminServer, golden_typed: Path) -> None:
     source = api(broker)
     files = sorted((golden_typed / "schemas").glob("public*.json"))
     assert len(files) == 76
     for file in files:
-        told = json.loads(file.read_text())
-        body = next(answer["body"] for request, answer in told["responses"].items() if request.endswith("/schemas"))
+        reported = json.loads(file.read_text())
+        body = next(answer["body"] for request, answer in reported["responses"].items() if request.endswith("/schemas"))
         wanted = json.loads(body)["getSchemaResponses"]
-        found = [one for one in source.versions(told["topic"]) if not one.is_deletion]
+        found = [one for one in source.versions(reported["topic"]) if not one.is_deletion]
         assert [one.version for one in found] == [one["version"] for one in wanted], file.name
         for one, other in zip(found, wanted, strict=True):
             assert (one.schema.type, one.schema.data.decode(), one.timestamp_ms) == (
@@ -63,7 +63,7 @@ def test_every_golden_topic_is_read_as_the_broker_told_it(broker: AdminServer, g
             )
             assert one.schema.properties == other["properties"]
             assert one.source == broker.url
-            assert source.version(told["topic"], one.version) == (one,)
+            assert source.version(reported["topic"], one.version) == (one,)
 
 
 def test_names_are_encoded_twice_and_partitions_have_the_schemas_of_the_whole(broker: AdminServer) -> None:
@@ -79,7 +79,7 @@ def test_legacy_names_are_asked_of_the_first_api(broker: AdminServer) -> None:
     assert broker.seen[0][0] == "/admin/schemas/tenant/cluster/ns/a%252Fb/schemas"
 
 
-def test_deletions_are_seen_by_the_numbers_that_are_not_told(broker: AdminServer) -> None:
+def test_deletions_are_seen_by_the_numbers_that_are_not_reported(broker: AdminServer) -> None:
     source = api(broker)
     assert numbers(source.versions("public/typed/avro-deleted")) == ["1 deleted", 2, 3]
     assert numbers(source.versions("public/typed/avro-deleted-last")) == ["1 deleted"]
@@ -128,7 +128,7 @@ def test_an_api_that_does_not_tell_positions_is_no_error() -> None:
         (200, json.dumps({"getSchemaResponses": [schema_json(0, "", 1)] * 2}), AdminApiError, "two schemas with the same version"),
     ],
 )  # fmt: skip
-def test_what_is_no_answer_is_told_by_name(
+def test_what_is_no_answer_is_reported_by_name(
     orders: AdminServer, status: int, body: str, error: type[Exception], text: str
 ) -> None:
     orders.faults = [lambda handler: send(handler, status, body)]
@@ -178,7 +178,9 @@ def test_a_schema_is_registered_and_deleted_under_its_name_encoded_twice() -> No
         (200, "<html>", AdminApiError, "not JSON"),
     ],
 )
-def test_a_schema_that_is_not_registered_is_told_why(status: int, body: str, error: type[Exception], why: str) -> None:
+def test_a_schema_that_is_not_registered_is_reported_why(
+    status: int, body: str, error: type[Exception], why: str
+) -> None:
     with (
         serving({}, does=lambda method, path, value: (status, body)) as admin,
         pytest.raises(error, match=why) as caught,

@@ -42,8 +42,8 @@ def put(admin: AdminServer, *, is_repeatable: bool = False, token: str | None = 
     return AdminRequests(admin.url, token).change("PUT", PATH, BODY, is_repeatable=is_repeatable)
 
 
-def told(admin: AdminServer, token: str | None = None) -> Any:
-    return AdminRequests(admin.url, token).told(PATH)
+def reported(admin: AdminServer, token: str | None = None) -> Any:
+    return AdminRequests(admin.url, token).reported(PATH)
 
 
 def reset(handler: BaseHTTPRequestHandler) -> None:
@@ -98,7 +98,7 @@ def test_what_may_be_done_is_not_done_twice(broker: AdminServer, fault: Any) -> 
 
 
 @for_each("fault", LOST)
-def test_what_may_be_done_twice_is_sent_again_and_that_is_told(broker: AdminServer, fault: Any) -> None:
+def test_what_may_be_done_twice_is_sent_again_and_that_is_reported(broker: AdminServer, fault: Any) -> None:
     broker.faults = [fault, fault]
     broker.asked.clear()
     answer = put(broker, is_repeatable=True)
@@ -118,7 +118,7 @@ def test_a_broker_that_stays_silent_leaves_it_unknown(
     assert (len(broker.seen) > 1) is is_repeatable
 
 
-@for_each(("ask", "fault"), [(told, busy), (put, busy), (told, cut), (told, reset)])
+@for_each(("ask", "fault"), [(reported, busy), (put, busy), (reported, cut), (reported, reset)])
 def test_what_was_refused_and_a_lost_answer_to_a_question_are_tried_again(
     broker: AdminServer, ask: Any, fault: Any
 ) -> None:
@@ -130,8 +130,8 @@ def test_what_was_refused_and_a_lost_answer_to_a_question_are_tried_again(
 
 @for_each(
     ("ask", "fault", "error", "text"),
-    [(told, cut, AdminApiError, "cut off: 99 bytes are missing"), (told, busy, AdminApiError, "busy or fails: status 503"),
-     (told, reset, AdminApiUnreachableError, "cannot be reached"), (put, busy, AdminApiError, "status 503")],
+    [(reported, cut, AdminApiError, "cut off: 99 bytes are missing"), (reported, busy, AdminApiError, "busy or fails: status 503"),
+     (reported, reset, AdminApiUnreachableError, "cannot be reached"), (put, busy, AdminApiError, "status 503")],
 )  # fmt: skip
 def test_what_does_not_pass_is_an_error_in_bounded_time(
     broker: AdminServer, ask: Any, fault: Any, error: type[Exception], text: str
@@ -160,7 +160,7 @@ def test_a_broker_that_drips_is_given_up(broker: AdminServer, monkeypatch: pytes
 
     broker.faults = [drip] * 20
     with pytest.raises(AdminApiUnreachableError, match="in time"):
-        told(broker)
+        reported(broker)
     assert len(broker.seen) == 1
 
 
@@ -168,7 +168,7 @@ def test_an_answer_is_bounded(broker: AdminServer, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("ledgerfs_cluster.pulsar_admin.admin_requests.MOST_BYTES", 1000)
     broker.faults = [lambda handler: send(handler, 200, " " * 2000)]
     with pytest.raises(AdminApiError, match="more than 1000 bytes"):
-        told(broker)
+        reported(broker)
 
 
 def test_what_was_never_sent_is_not_done() -> None:
@@ -177,7 +177,7 @@ def test_what_was_never_sent_is_not_done() -> None:
         port = taken.getsockname()[1]
         requests = AdminRequests(f"http://127.0.0.1:{port}")
         for ask in (
-            lambda: requests.told(PATH),
+            lambda: requests.reported(PATH),
             lambda: requests.change("PUT", PATH, is_repeatable=False),
             lambda: requests.change("PUT", PATH, is_repeatable=True),
         ):
@@ -185,7 +185,7 @@ def test_what_was_never_sent_is_not_done() -> None:
                 ask()
 
 
-@for_each("ask", [told, put])
+@for_each("ask", [reported, put])
 def test_somebody_else_there_has_done_nothing(ask: Any) -> None:
     def garbage(handler: BaseHTTPRequestHandler) -> None:
         handler.wfile.write(b"\0\0\0\5hello\n")
@@ -198,7 +198,7 @@ def test_somebody_else_there_has_done_nothing(ask: Any) -> None:
         assert type(caught.value) is AdminApiError
 
 
-@for_each(("ask", "status"), [(told, 307), (put, 307), (put, 308)])
+@for_each(("ask", "status"), [(reported, 307), (put, 307), (put, 308)])
 def test_another_broker_gets_method_body_and_token(broker: AdminServer, ask: Any, status: int) -> None:
     broker.asked.clear()
     broker.seen.clear()
@@ -226,13 +226,13 @@ def test_what_would_make_it_a_get_is_not_followed(broker: AdminServer, status: i
 def test_redirects_in_a_circle_and_to_other_schemes_are_errors(broker: AdminServer) -> None:
     broker.faults = [lambda handler: send(handler, 307, "", Location=handler.path)] * 20
     with pytest.raises(AdminApiError, match="more than 10 times"):
-        told(broker)
+        reported(broker)
     broker.faults = [lambda handler: send(handler, 302, "", Location="file:///etc/passwd")]
     with pytest.raises(AdminApiError, match="does not follow"):
-        told(broker)
+        reported(broker)
 
 
-@for_each("ask", [told, lambda admin: put(admin, is_repeatable=True).require_ok()])
+@for_each("ask", [reported, lambda admin: put(admin, is_repeatable=True).require_ok()])
 @for_each(
     ("status", "body", "error", "text"),
     [
@@ -260,10 +260,10 @@ def test_refusals_have_their_names_and_are_final(
 
 def test_a_token_is_sent_and_refusals_say_what_is_wrong(broker: AdminServer) -> None:
     broker.token = "s3cret"
-    assert told(broker, "token:s3cret\n") == SAID
+    assert reported(broker, "token:s3cret\n") == SAID
     for token in (None, "other"):
         with pytest.raises(AuthenticationError, match=r"Unable to authenticate.*--token-file") as caught:
-            told(broker, token)
+            reported(broker, token)
         assert "other" not in str(caught.value)
     for token in ("", " ", "a b", "a\r\nHost: x", "é"):
         with pytest.raises(InvalidOptionError, match="token"):
@@ -273,26 +273,26 @@ def test_a_token_is_sent_and_refusals_say_what_is_wrong(broker: AdminServer) -> 
 def test_tls_with_an_authority_of_ones_own(certificates: Certificates) -> None:
     with serving(ANSWERS, certificates.server_context()) as admin, serving(ANSWERS) as plain:
         trusted = AdminRequests(admin.url, "mine", tls_context(certificates.ca))
-        assert trusted.told(PATH) == SAID
+        assert trusted.reported(PATH) == SAID
         with pytest.raises(AdminApiUnreachableError, match=r"certificate verify failed.*--tls-ca"):
-            told(admin)
+            reported(admin)
         with pytest.raises(AdminApiError):
-            AdminRequests(admin.url.replace("https", "http")).told(PATH)
+            AdminRequests(admin.url.replace("https", "http")).reported(PATH)
         with pytest.raises(AdminApiUnreachableError, match="TLS"):
-            AdminRequests(plain.url.replace("http", "https")).told(PATH)
+            AdminRequests(plain.url.replace("http", "https")).reported(PATH)
         # With TLS on the way there, the token is not sent on without it.
         admin.faults = [lambda handler: send(handler, 307, "", Location=f"{plain.url}{handler.path}")]
         with pytest.raises(AdminApiError, match="does not follow"):
-            trusted.told(PATH)
+            trusted.reported(PATH)
         assert all("Authorization" not in headers for _, headers in plain.seen)
 
 
 def test_a_broker_that_asks_for_a_certificate(certificates: Certificates) -> None:
     with serving(ANSWERS, certificates.server_context(asks_for_client=True)) as admin:
         known = tls_context(certificates.ca, certificates.client, certificates.client)
-        assert AdminRequests(admin.url, tls=known).told(PATH) == SAID
+        assert AdminRequests(admin.url, tls=known).reported(PATH) == SAID
         with pytest.raises(AdminApiUnreachableError):
-            AdminRequests(admin.url, tls=tls_context(certificates.ca)).told(PATH)
+            AdminRequests(admin.url, tls=tls_context(certificates.ca)).reported(PATH)
 
 
 def test_files_for_tls_are_named_when_they_are_none(certificates: Certificates, tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_a_damaged_object_is_named_and_what_is_new_is_saved_beside_it(
     assert [one.version for one in saved.versions(ORDERS)] == [0, 1]
 
 
-def told(*schemas: tuple[int, str, int], hidden: int = 0) -> dict[str, tuple[int, str]]:
+def reported(*schemas: tuple[int, str, int], hidden: int = 0) -> dict[str, tuple[int, str]]:
     """What a broker answers whose topic has these: number, type, time."""
     return answers_of(ORDERS, [schema_json(number, f'"{kind}"', time) for number, kind, time in schemas], hidden)
 
@@ -136,7 +136,7 @@ def place(folder: Path, number: int) -> SavedSchemas:
 @pytest.fixture
 def two_clusters() -> Iterator[tuple[AdminApi, AdminApi, AdminServer]]:
     """One with two versions of a schema, and another one, whose server is the last."""
-    with serving(told((0, "long", 1_000), (1, "int", 2_000))) as mine, serving({}) as foreign:
+    with serving(reported((0, "long", 1_000), (1, "int", 2_000))) as mine, serving({}) as foreign:
         yield api(mine), api(foreign), foreign
 
 
@@ -144,12 +144,12 @@ def two_clusters() -> Iterator[tuple[AdminApi, AdminApi, AdminServer]]:
     ("number", "second"),
     enumerate(
         [
-            told((0, "string", 1_000)),
-            told((0, "string", 500)),
-            told((0, "string", 1_500)),
-            told((0, "string", 1_500), (1, "bytes", 3_000)),
-            told((0, "long", 1_000), (1, "bytes", 3_000)),
-            told((2, "bytes", 1_500)),
+            reported((0, "string", 1_000)),
+            reported((0, "string", 500)),
+            reported((0, "string", 1_500)),
+            reported((0, "string", 1_500), (1, "bytes", 3_000)),
+            reported((0, "long", 1_000), (1, "bytes", 3_000)),
+            reported((2, "bytes", 1_500)),
         ]
     ),
 )
@@ -172,12 +172,12 @@ def test_histories_that_are_not_of_one_cluster(
     ("number", "later"),
     enumerate(
         [
-            told((0, "long", 1_000), (1, "int", 2_000), (2, "bytes", 3_000)),
-            told((0, "string", 3_000)),
-            told((5, "string", 3_000)),
-            told((3, "string", 3_000), hidden=3),
-            told(hidden=3),
-            told(),
+            reported((0, "long", 1_000), (1, "int", 2_000), (2, "bytes", 3_000)),
+            reported((0, "string", 3_000)),
+            reported((5, "string", 3_000)),
+            reported((3, "string", 3_000), hidden=3),
+            reported(hidden=3),
+            reported(),
         ]
     ),
 )
@@ -185,13 +185,13 @@ def test_what_may_happen_in_one_cluster_is_no_conflict(
     broker: AdminServer, tmp_path: Path, number: int, later: dict[str, tuple[int, str]]
 ) -> None:
     saved, source = place(tmp_path, number), api(broker)
-    for answers in (told((0, "long", 1_000), (1, "int", 2_000)), later, later):
+    for answers in (reported((0, "long", 1_000), (1, "int", 2_000)), later, later):
         broker.answers = answers
         assert [done.error for done in save_schemas(source, saved, [ORDERS])] == [None]
 
 
 def test_a_version_that_somebody_else_saves_meanwhile_is_no_conflict(broker: AdminServer, saved: SavedSchemas) -> None:
-    broker.answers = told((0, "long", 1_000))
+    broker.answers = reported((0, "long", 1_000))
 
     class Slow:
         """A source after whose answer another version is registered, and saved by somebody else."""
@@ -200,7 +200,7 @@ def test_a_version_that_somebody_else_saves_meanwhile_is_no_conflict(broker: Adm
 
         def versions(self, topic: str) -> tuple[SchemaVersion, ...]:
             found = api(broker).versions(topic)
-            broker.answers = told((0, "long", 1_000), (1, "int", 2_000))
+            broker.answers = reported((0, "long", 1_000), (1, "int", 2_000))
             saved.add(topic, api(broker).versions(topic))
             return found
 

@@ -108,13 +108,13 @@ def test_whatever_is_another_is_found(bucket: Bucket, change: dict[str, object])
     assert found.counts == {"same": EXPECTED - 1, "differing": 1}
 
 
-def test_a_message_that_comes_twice_is_told(bucket: Bucket) -> None:
+def test_a_message_that_comes_twice_is_reported(bucket: Bucket) -> None:
     found = compared(bucket, broker_of(spoil=of((5, 17), lambda one: [one, one])))
     assert (found.counts, found.first["repeated"]) == ({"same": EXPECTED, "repeated": 1}, [place(5, 17)])
     assert not found.is_whole
 
 
-def test_messages_out_of_order_are_told(bucket: Bucket) -> None:
+def test_messages_out_of_order_are_reported(bucket: Bucket) -> None:
     held: list[Served] = []
 
     def swap(one: Served) -> list[Served]:
@@ -276,7 +276,7 @@ PLACES = st.sampled_from(SENT)
         st.sets(st.sampled_from(sorted(HIDDEN)), max_size=3),
     )
 )
-def test_all_that_is_wrong_is_told_at_once(bucket: Bucket, doings: Doings) -> None:
+def test_all_that_is_wrong_is_reported_at_once(bucket: Bucket, doings: Doings) -> None:
     def spoil(one: Served) -> list[Served]:
         if one.at in doings.omitted:
             return []

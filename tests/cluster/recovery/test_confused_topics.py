@@ -112,7 +112,7 @@ def test_what_clients_would_take_for_one_topic_is_refused(
 # Of one run.
 
 
-def test_a_topic_beside_partitions_of_its_name_is_told(clusters: Clusters) -> None:
+def test_a_topic_beside_partitions_of_its_name_is_reported(clusters: Clusters) -> None:
     clusters.rolled("public/one/p-partition-0")
     clusters.rolled("public/one/p")
     plans = plan_topics(catalog_of(clusters.old))
@@ -178,7 +178,7 @@ def test_what_the_lost_cluster_had_is_not_the_new_ones_own(clusters: Clusters, t
     assert "already has a topic with this name" in str(clusters.restore().topics[0].reason)
 
 
-def test_under_one_name_the_new_clusters_own_and_a_restored_one_are_told_apart(clusters: Clusters) -> None:
+def test_under_one_name_the_new_clusters_own_and_a_restored_one_are_reported_apart(clusters: Clusters) -> None:
     clusters.rolled("public/default/a")
     assert clusters.restore(RESTORED).is_well
     ledger_id = clusters.new.load_restored("public/restored/a")
@@ -194,8 +194,8 @@ def test_under_one_name_the_new_clusters_own_and_a_restored_one_are_told_apart(c
     own = clusters.new.write_ledger("public/restored/b", messages(1))
     clusters.new.roll_over("public/restored/b")
     clusters.new.offload("public/restored/b", own)
-    told = whys(clusters.restore(RESTORED))
-    assert "already has a topic with this name" in str(told["public/other/b"])
+    reported = whys(clusters.restore(RESTORED))
+    assert "already has a topic with this name" in str(reported["public/other/b"])
 
 
 def test_a_template_makes_nothing_of_what_it_made(clusters: Clusters) -> None:

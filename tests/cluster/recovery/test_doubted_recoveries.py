@@ -11,7 +11,7 @@ from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs_cluster.recovery import recovery
 from ledgerfs_cluster.recovery.generated_ids import FreeIds, advance_ids
-from ledgerfs_cluster.recovery.planning import Wanted, without_strangers
+from ledgerfs_cluster.recovery.planning import Wanted, without_others
 from ledgerfs_cluster.recovery.report import Report
 from tests.cluster.recovery.lost import Clusters, catalog_of, dump_of, plan_topics
 from tests.cluster.support.live_clusters import messages
@@ -37,7 +37,7 @@ def _why(report: Report) -> str:
     return str(line.reason)
 
 
-def test_objects_that_go_after_a_recovery_are_told_by_the_next_plan_and_run(clusters: Clusters) -> None:
+def test_objects_that_go_after_a_recovery_are_reported_by_the_next_plan_and_run(clusters: Clusters) -> None:
     assert clusters.restore().is_well
     middle = clusters.old.list_of(ORDERS).ledgers[1].ledger_id
     clusters.lose(middle)
@@ -63,7 +63,7 @@ def test_a_topic_that_is_called_as_the_template_would_call_another_is_not_skippe
     assert [one.target == one.source and one.reason is None for one in same] == [True, True]
 
 
-def test_a_late_ledger_is_told_where_ids_are_new(clusters: Clusters) -> None:
+def test_a_late_ledger_is_reported_where_ids_are_new(clusters: Clusters) -> None:
     assert clusters.restore().is_well
     assert clusters.restore(template="public/again/{topic}", gives_new_ids=True).is_well
     clusters.rolled(ORDERS)
@@ -80,7 +80,7 @@ def test_ledgers_that_change_while_they_are_copied_get_no_id_of_others(clusters:
     assert clusters.new.chroot + managed_ledger_path(managed_ledger_of("public/again/orders")) not in clusters.new.nodes
 
 
-def test_what_was_restored_in_another_way_is_told(clusters: Clusters, tmp_path: Path) -> None:
+def test_what_was_restored_in_another_way_is_reported(clusters: Clusters, tmp_path: Path) -> None:
     assert clusters.restore(looks_for_transactions=False).is_well
     assert "--no-transactions" in _why(clusters.restore())
     clusters.old.add_cursor(ORDERS, "billing", (clusters.old.list_of(ORDERS).ledgers[0].ledger_id, 0))
@@ -111,13 +111,13 @@ def test_ledgers_of_another_cluster_under_the_same_name_stay_away(
     dump = replace(dump, settings=replace(dump.settings, nodes=nodes))
     for number, cluster in enumerate(("old", "other", None)):
         made = offload([b"x"], 10_000 + number, name=NAME, uuid=number + 1)
-        told = {} if cluster is None else {"pulsarclustername": cluster}
+        reported = {} if cluster is None else {"pulsarclustername": cluster}
         for key, data in made.objects.items():
             role = "index" if key.endswith("-index") else "data"
             names = {"role": role, "managedledgername": NAME, "s3managedledgeroffloaderformatversion": "1"}
-            s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data, Metadata={**names, **told})
+            s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data, Metadata={**names, **reported})
     bucket = open_bucket(f"s3://{s3_bucket}", s3.options)
-    plans = without_strangers(plan_topics(bucket.refresh(), dump), dump, bucket)
+    plans = without_others(plan_topics(bucket.refresh(), dump), dump, bucket)
     (found,) = plans
     assert [ref.ledger_id for ref in found.ledgers] == [10_000, 10_002]
     assert any("ledgers of another cluster, other," in one for one in found.remarks)

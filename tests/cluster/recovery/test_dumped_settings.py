@@ -139,7 +139,7 @@ def test_a_number_is_set_once(cluster: LiveCluster) -> None:
 
 @pytest.mark.process
 @for_each("data", [b"{", b"[]", b'{"partitions": "3"}', b'{"partitions": true}', b""])
-def test_a_node_that_is_damaged_is_told_and_stays(cluster: LiveCluster, data: bytes) -> None:
+def test_a_node_that_is_damaged_is_reported_and_stays(cluster: LiveCluster, data: bytes) -> None:
     cluster.zookeeper.set(cluster.chroot + PATH, data)
     found = set_count(cluster, 3)
     assert found is not None

@@ -55,11 +55,11 @@ class Store:
 
     def push(self, topic: str) -> None:
         """Put what is new in the folder into the store, as of this topic."""
-        told = {"ManagedLedgerName": managed_ledger_of(topic), "pulsarclustername": "ours"}
+        reported = {"ManagedLedgerName": managed_ledger_of(topic), "pulsarclustername": "ours"}
         there = self.keys()
         for one in self._folder.glob("*-ledger-*"):
             if one.name not in there:
-                self._s3.client.put_object(Bucket=self._name, Key=one.name, Body=one.read_bytes(), Metadata=told)
+                self._s3.client.put_object(Bucket=self._name, Key=one.name, Body=one.read_bytes(), Metadata=reported)
 
     def keys(self) -> set[str]:
         found = self._s3.client.list_objects_v2(Bucket=self._name).get("Contents", [])

@@ -59,8 +59,8 @@ FORMER: dict[str, Any] = {
 
 
 def dumped(namespaces: dict[str, Any] | None = None, **tenants: Any) -> DumpedSettings:
-    told = {"shop/eu": FORMER} if namespaces is None else namespaces
-    nodes = {f"/admin/policies/{name}": value for name, value in {**tenants, **told}.items()}
+    reported = {"shop/eu": FORMER} if namespaces is None else namespaces
+    nodes = {f"/admin/policies/{name}": value for name, value in {**tenants, **reported}.items()}
     return DumpedSettings(
         {path: value if isinstance(value, bytes) else json.dumps(value).encode() for path, value in nodes.items()}
     )
@@ -168,7 +168,7 @@ def test_a_namespace_that_is_there_is_never_changed(pulsar: PulsarSettings) -> N
         assert FormerSetting("namespace shop/eu", name, FORMER[name]) in found
 
 
-def test_a_tenant_of_other_clusters_is_told(pulsar: PulsarSettings) -> None:
+def test_a_tenant_of_other_clusters_is_reported(pulsar: PulsarSettings) -> None:
     pulsar.tenants["shop"] = {"adminRoles": [], "allowedClusters": ["elsewhere"]}
     made = planned(pulsar, dumped())
     assert "no permission to use cluster new" in str(made.namespaces[0].trouble)
@@ -251,7 +251,7 @@ def test_one_that_somebody_else_made_meanwhile_stays(pulsar: PulsarSettings) -> 
     assert pulsar.namespaces["shop/eu"]["message_ttl_in_seconds"] == 1
 
 
-def test_a_broker_that_does_not_know_a_policy_is_no_failure_but_told(pulsar: PulsarSettings) -> None:
+def test_a_broker_that_does_not_know_a_policy_is_no_failure_but_reported(pulsar: PulsarSettings) -> None:
     settings = dumped({"shop/eu": {"retention_policies": FOREVER, "a_policy_of_tomorrow": 3}})
     plan = planned(pulsar, settings)
     set_strategies(pulsar.requests, plan, make_namespaces(pulsar.requests, plan))
@@ -333,13 +333,15 @@ def test_what_a_policy_becomes(name: str, former: object, there: object, reason:
 
 
 def test_policies_of_topics_have_their_new_names(pulsar: PulsarSettings) -> None:
-    told = {
+    reported = {
         "shop/eu/persistent/orders": {"retention_policies": {"retentionTimeInMinutes": 5, "retentionSizeInMB": -1}},
         "shop/eu/persistent/orders global": {"message_ttl_in_seconds": 9},
         "shop/eu/persistent/parts": {"offload_policies": {"managedLedgerOffloadThresholdInBytes": 3}},
         "shop/eu/persistent/others": {"message_ttl_in_seconds": 1},
     }
-    settings = DumpedSettings(topic_policies={"shop/eu": TopicPoliciesAnswer("shop/eu", told, "one ledger is lost")})
+    settings = DumpedSettings(
+        topic_policies={"shop/eu": TopicPoliciesAnswer("shop/eu", reported, "one ledger is lost")}
+    )
     topics = {
         "public/r/persistent/orders": "shop/eu/persistent/orders",
         "public/r/persistent/parts-partition-1": "shop/eu/persistent/parts-partition-1",
@@ -361,7 +363,7 @@ def test_policies_of_topics_have_their_new_names(pulsar: PulsarSettings) -> None
     ]
 
 
-def test_settings_that_a_broker_does_not_take_are_told_as_such(pulsar: PulsarSettings) -> None:
+def test_settings_that_a_broker_does_not_take_are_reported_as_such(pulsar: PulsarSettings) -> None:
     made = planned(pulsar, dumped())
     pulsar.admin.does = lambda method, path, value: (412, '{"reason":"Invalid persistence"}')
     with pytest.raises(AdminApiError, match="does not accept these settings: Invalid persistence"):

@@ -151,16 +151,18 @@ def test_a_run_that_ends_anywhere_leaves_whole_topics_and_the_next_one_goes_on(
     assert f"{clusters.new.chroot}/admin/partitioned-topics/public/default/persistent/p" in clusters.new.nodes
 
 
-def test_a_topic_that_was_terminated_takes_messages_again_and_that_is_told(clusters: Clusters, tmp_path: Path) -> None:
+def test_a_topic_that_was_terminated_takes_messages_again_and_that_is_reported(
+    clusters: Clusters, tmp_path: Path
+) -> None:
     """Of what is terminated brokers tell no last message where BookKeeper has no ledger of it."""
     clusters.old.terminate(A)
     report = clusters.restore("public/again/{topic}", dump=dump_of(clusters.old, tmp_path / "dump"))
     assert report.is_well
     assert (info := clusters.list_of("public/again/a")) is not None
     assert (info.terminated, [one.entries for one in info.ledgers]) == (None, [5, 3, 0])
-    told = {one.source: [text for text in one.remarks if "terminated" in text] for one in report.topics}
-    assert told[managed_ledger_of(B)] == []
-    assert "topics terminate persistent://public/again/a" in told[managed_ledger_of(A)][0]
+    reported = {one.source: [text for text in one.remarks if "terminated" in text] for one in report.topics}
+    assert reported[managed_ledger_of(B)] == []
+    assert "topics terminate persistent://public/again/a" in reported[managed_ledger_of(A)][0]
 
 
 def test_a_topic_that_a_broker_makes_meanwhile_is_not_touched_and_the_others_are_restored(
@@ -188,7 +190,7 @@ def _at_first_topic(new: LiveCluster, do: Callable[[], object]) -> None:
     new.zookeeper.at_write = at_write
 
 
-def test_an_object_that_is_lost_while_topics_are_restored_is_told(clusters: Clusters, dump: DumpedCluster) -> None:
+def test_an_object_that_is_lost_while_topics_are_restored_is_reported(clusters: Clusters, dump: DumpedCluster) -> None:
     context = clusters.old.list_of(B).ledgers[0].context
     assert context is not None
 
@@ -204,7 +206,7 @@ def test_an_object_that_is_lost_while_topics_are_restored_is_told(clusters: Clus
     assert [one.source for one in report.topics if not one.is_well] == [managed_ledger_of(B)]
 
 
-def test_a_ledger_that_comes_late_is_told_then_and_by_the_next_run(clusters: Clusters, dump: DumpedCluster) -> None:
+def test_a_ledger_that_comes_late_is_reported_then_and_by_the_next_run(clusters: Clusters, dump: DumpedCluster) -> None:
     last = clusters.old.list_of(A).ledgers[-1].ledger_id
     clusters.old.append(last, messages(2))
 
@@ -273,13 +275,13 @@ def test_the_report_has_what_is_lost_from_when_to_when_and_what_is_to_be_done(
     assert (part.entries, part.from_ms is not None, part.to_ms is not None) == (3, True, True)
     span = f"written from {iso_time(part.from_ms)} until {iso_time(part.to_ms)}"
     assert part_text(part).startswith(f"ledger {gone.ledger_id}: 3 entries, {span}")
-    told = report.as_json()
-    topics = {one["topic"]: one for one in told["topics"]}
+    reported = report.as_json()
+    topics = {one["topic"]: one for one in reported["topics"]}
     (missing,) = (one for one in topics[f"persistent://{A}"]["missing"] if one["first_ledger"] == gone.ledger_id)
     assert (missing["entries"], missing["from"], missing["to"]) == (3, iso_time(part.from_ms), iso_time(part.to_ms))
     assert [name for name, one in topics.items() if one["why"] is not None] == [f"persistent://{B}"]
     assert "the new cluster already has a topic with this name" in topics[f"persistent://{B}"]["why"]
-    assert told["by_hand"] == [
+    assert reported["by_hand"] == [
         {
             "owner": "namespace public/default",
             "name": "message_ttl_in_seconds",
@@ -287,7 +289,7 @@ def test_the_report_has_what_is_lost_from_when_to_when_and_what_is_to_be_done(
             "why": "not set yet, since it could delete restored messages",
         }
     ]
-    assert told["known_until"] == iso_time(dump.began_ms)
+    assert reported["known_until"] == iso_time(dump.began_ms)
 
 
 def test_partitions_come_all_or_none(clusters: Clusters, dump: DumpedCluster) -> None:

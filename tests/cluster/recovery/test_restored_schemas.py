@@ -20,8 +20,8 @@ KEPT = "shop/eu/or ders"
 
 
 def avro(*fields: str, kind: str = "AVRO") -> SchemaInfo:
-    told = [{"name": name, "type": "string"} for name in fields]
-    data = json.dumps({"type": "record", "name": "Row", "fields": told}).encode()
+    reported = [{"name": name, "type": "string"} for name in fields]
+    data = json.dumps({"type": "record", "name": "Row", "fields": reported}).encode()
     return SchemaInfo(kind, data, {"made": "by a test"})
 
 
@@ -69,9 +69,9 @@ def test_every_number_is_as_it_was_and_is_set_once(pulsar: PulsarSettings) -> No
     assert run(pulsar, *plans) == {}
     assert kinds(pulsar) == WANTED
     assert kinds(pulsar, "shop/eu/behind") == [None, None, "AVRO"]
-    told = AdminApi(pulsar.requests).versions(TOPIC)
-    assert [(one.version, one.is_deletion) for one in told] == [(2, True), (3, False), (4, False), (5, False)]
-    assert told[1].schema == B
+    reported = AdminApi(pulsar.requests).versions(TOPIC)
+    assert [(one.version, one.is_deletion) for one in reported] == [(2, True), (3, False), (4, False), (5, False)]
+    assert reported[1].schema == B
     # What producers registered since stays.
     pulsar.schemas[KEPT].append(Stored("AVRO", avro("c").data.decode()))
     before, plan = len(pulsar.changes()), planned(pulsar)

@@ -134,7 +134,7 @@ def note(clusters: Clusters, ledger_id: int) -> None:
     clusters.new.zookeeper.set(clusters.new.chroot + path, NewIds(ledger_id, ()).build())
 
 
-def test_a_lost_ledger_of_markers_is_told(clusters: Clusters) -> None:
+def test_a_lost_ledger_of_markers_is_reported(clusters: Clusters) -> None:
     assert clusters.restore().is_well
     clusters.lose(listed(clusters)[-1].ledger_id)
     assert f"the bucket lacks ledger {listed(clusters)[-1].ledger_id}" in str(whys(clusters.restore())["orders"])

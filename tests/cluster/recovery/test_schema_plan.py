@@ -29,13 +29,13 @@ TOPIC = "persistent://public/default/orders"
 # Generations.
 
 
-def version(number: int, name: str, when: int | None, **told: object) -> SchemaVersion:
+def version(number: int, name: str, when: int | None, **reported: object) -> SchemaVersion:
     data = f'{{"type":"fixed","size":1,"name":"{name}"}}'.encode()
-    return SchemaVersion(number, SchemaInfo("AVRO", data), when, **told)  # type: ignore[arg-type]
+    return SchemaVersion(number, SchemaInfo("AVRO", data), when, **reported)  # type: ignore[arg-type]
 
 
-def deletion(number: int, when: int | None = None, saved: int | None = None, **told: str) -> SchemaVersion:
-    return SchemaVersion(number, SchemaInfo("NONE"), when, is_deletion=True, saved_ms=saved, **told)
+def deletion(number: int, when: int | None = None, saved: int | None = None, **reported: str) -> SchemaVersion:
+    return SchemaVersion(number, SchemaInfo("NONE"), when, is_deletion=True, saved_ms=saved, **reported)
 
 
 def lost(number: int, when: int | None = None) -> SchemaVersion:
@@ -89,9 +89,9 @@ HAND, IMPORT = version(1, "h", None, source=BY_HAND, saved_ms=5), version(2, "i"
 )
 def test_what_numbers_mean_at_the_end(versions: list[SchemaVersion], found: dict[int, str]) -> None:
     """It is the same in whatever order versions come."""
-    told = [last_generation(order) for order in itertools.islice(itertools.permutations(versions), 24)]
-    assert all(one == told[0] for one in told)
-    assert {number: meaning(one) for number, one in told[0].items()} == found
+    reported = [last_generation(order) for order in itertools.islice(itertools.permutations(versions), 24)]
+    assert all(one == reported[0] for one in reported)
+    assert {number: meaning(one) for number, one in reported[0].items()} == found
 
 
 # What is known of a lost cluster.
@@ -165,8 +165,8 @@ def test_damaged_entries_are_lost_ones_and_a_damaged_locator_is_an_error() -> No
 
 
 def avro(*fields: str) -> SchemaInfo:
-    told = [{"name": name, "type": "string"} for name in fields]
-    return SchemaInfo("AVRO", json.dumps({"type": "record", "name": "Row", "fields": told}).encode(), {"k": "v"})
+    reported = [{"name": name, "type": "string"} for name in fields]
+    return SchemaInfo("AVRO", json.dumps({"type": "record", "name": "Row", "fields": reported}).encode(), {"k": "v"})
 
 
 def known(*schemas: SchemaInfo | None) -> list[SchemaVersion]:
@@ -277,5 +277,5 @@ def test_pairs_of_bookkeeper_and_of_the_api_are_the_same() -> None:
     value = b'{"type":"fixed","size":1,"name":"F"}'
     properties = {"key.schema.type": "STRING", "value.schema.type": "AVRO"}
     stored = SchemaInfo("KEY_VALUE", struct.pack(">ii", 0, len(value)) + value, properties)
-    told = SchemaInfo("KEY_VALUE", b'{"key":"","value":' + value + b"}", properties)
-    assert plan(known(stored), known(told)).conflict is None
+    reported = SchemaInfo("KEY_VALUE", b'{"key":"","value":' + value + b"}", properties)
+    assert plan(known(stored), known(reported)).conflict is None

@@ -82,12 +82,12 @@ def _entries(ledger_id: int, grown: int = 1) -> list[Position]:
 
 
 def test_a_state_in_the_node_is_taken_and_what_names_ledgers_of_brokers_is_left_out() -> None:
-    told = CursorInfo(
+    reported = CursorInfo(
         IN_THE_NODE, Position(1, 2), ((Position(1, 4), Position(1, 5)),), 77,
         (("CompactedTopicLedger", 12), ("n", 1)), (("#pulsar.internal.delayed.bucket.1", "9"), ("user", "x")),
     )  # fmt: skip
-    found = parse_cursor_info(settled_cursor(build_cursor_info(told), None, _SAME, key="c"), key="c")
-    assert (found.mark_delete, found.holes, found.last_active_ms) == (told.mark_delete, told.holes, 77)
+    found = parse_cursor_info(settled_cursor(build_cursor_info(reported), None, _SAME, key="c"), key="c")
+    assert (found.mark_delete, found.holes, found.last_active_ms) == (reported.mark_delete, reported.holes, 77)
     assert (found.properties, found.cursor_properties) == ((("n", 1),), (("user", "x"),))
 
 

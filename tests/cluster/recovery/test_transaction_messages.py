@@ -72,7 +72,7 @@ def test_an_id_of_two_transactions_that_ended_otherwise_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("marker", [None, ABORT])
-def test_a_wrong_checksum_tells_nothing(tmp_path, marker):
+def test_a_wrong_checksum_reports_nothing(tmp_path, marker):
     fields = {} if marker is None else {"marker_type": marker}
     entry = bytearray(frame(metadata(transaction_most=1, transaction_least=2, **fields), b"value"))
     entry[-1] ^= 1

@@ -298,7 +298,7 @@ def _behind_a_trim(cluster: LiveCluster, **options: Any) -> Following:
     return rows
 
 
-def test_an_open_ledger_that_is_closed_and_trimmed_at_once_is_only_told_if_rows_were_in_it(
+def test_an_open_ledger_that_is_closed_and_trimmed_at_once_is_only_reported_if_rows_were_in_it(
     cluster: LiveCluster,
 ) -> None:
     first = cluster.write_ledger(TOPIC, messages(5))
@@ -487,9 +487,9 @@ def test_messages_behind_an_open_transaction_wait_until_it_ends(cluster: LiveClu
 
     cluster.write_ledger(TOPIC, [*messages(1), of(1, "1a"), *messages(1, "x"), of(2, "2a"), *messages(1, "y")])
     rows = follow(cluster, start="earliest")
-    told = follow(cluster, start="earliest", transactions="all")
+    reported = follow(cluster, start="earliest", transactions="all")
     assert taken(rows, 1) == [b"m0"]
-    assert taken(told, 4) == [b"m0", b"1a", b"x0", b"2a"]
+    assert taken(reported, 4) == [b"m0", b"1a", b"x0", b"2a"]
     cluster.publish(TOPIC, [of(2, "2b"), of(1, marker_type=COMMIT), *messages(1, "z")])
     assert taken(rows, 2) == [b"1a", b"x0"]
     cluster.roll_over(TOPIC)
@@ -648,7 +648,7 @@ def test_the_command_ends_when_nobody_reads_it_though_nothing_comes(cluster: Liv
 
 
 @pytest.mark.process
-def test_the_command_tells_what_it_cannot_do(cluster: LiveCluster, golden_url: str) -> None:
+def test_the_command_reports_what_it_cannot_do(cluster: LiveCluster, golden_url: str) -> None:
     cluster.write_ledger(TOPIC, messages(5))
     for options in (["--start", "2026-11-01"], ["--end", "2026-11-01"], ["--order", "partition"]):
         assert b"cannot be used with --follow" in run("head", "--follow", *options, cluster.url, TOPIC, code=2).stderr

@@ -51,8 +51,8 @@ def test_a_dump_is_json_that_only_its_owner_can_read(cluster: LiveCluster, tmp_p
     dumped(cluster, path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     with path.open("rb") as file:
-        told = json.load(zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True))
-    nodes = {key: value for key, value in told.items() if key.startswith("/")}
+        reported = json.load(zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True))
+    nodes = {key: value for key, value in reported.items() if key.startswith("/")}
     kept = ("/ledgers/00", "/managed-ledgers/public/", "/schemas/", "/namespace/", "/admin/policies/")
     inner = {path for path in cluster.nodes if path.startswith(kept)}
     inner -= {

@@ -148,7 +148,7 @@ def test_whoever_reads_a_bucket_finds_its_newest_dump_anew(
 NAME = "20261128T005327123Z-full-" + "a" * 32 + ".json.zst"
 
 
-def test_a_name_tells_all_of_a_dump() -> None:
+def test_a_name_reports_all_of_a_dump() -> None:
     found = parse_kept_dump(ObjectStat(f"{FOLDER}c-1/{NAME}", 5, 6, "v"))
     assert found is not None
     assert (found.cluster, found.taken_ms, found.digest) == ("c-1", 1795827207123, "a" * 32)
@@ -194,7 +194,7 @@ def test_two_clusters_in_one_bucket_do_not_mix(
     assert first.key in [one.key for one in kept_dumps(store, first.cluster)]
 
 
-def test_other_objects_are_told_of_and_left(
+def test_other_objects_are_reported_of_and_left(
     cluster: LiveCluster, store: RawStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     added(cluster, store)
@@ -219,7 +219,7 @@ def test_nothing_is_known_of_a_folder_that_may_not_be_listed(store: RawStore) ->
 # Damage.
 
 
-def test_a_damaged_dump_is_told(
+def test_a_damaged_dump_is_reported(
     cluster: LiveCluster, store: RawStore, wholes: list[list[Record]], tmp_path: Path
 ) -> None:
     one = added(cluster, store, wholes=wholes)
@@ -236,14 +236,14 @@ def test_a_damaged_dump_is_told(
     assert records(store, listed) == wholes[0]
 
 
-def test_what_is_pruned_while_it_is_read_is_told(cluster: LiveCluster, store: RawStore) -> None:
+def test_what_is_pruned_while_it_is_read_is_reported(cluster: LiveCluster, store: RawStore) -> None:
     one = added(cluster, store)
     store.writes.delete(one.key)
     with pytest.raises(ObjectNotFoundError):
         records(store, one)
 
 
-def test_a_place_that_is_none_is_told(store: RawStore, tmp_path: Path) -> None:
+def test_a_place_that_is_none_is_reported(store: RawStore, tmp_path: Path) -> None:
     for name in ("20261128T005327123Z-full-" + "a" * 32 + ".json.zst", "x.json.zst"):
         with pytest.raises(NotFoundError):
             list(read_dump_at(f"{tmp_path}/tier/{FOLDER}{CLUSTER}/{name}"))

@@ -40,15 +40,15 @@ def test_a_dump_has_every_version_of_every_schema(cluster: LiveCluster, tmp_path
     found = schemas_in(tmp_path / "x")
     assert sorted(found) == KEYS
     assert done.troubles == []
-    told = [parse_stored_schema(found[key].payload or b"", key="x", version=key[1]) for key in KEYS]
-    assert [one.schema.type for one in told] == ["STRING", "AVRO", "AVRO", "NONE"]
-    assert [one.schema.data for one in told[1:3]] == DEFINITIONS
-    assert [one.is_deletion for one in told] == [False, False, False, True]
+    reported = [parse_stored_schema(found[key].payload or b"", key="x", version=key[1]) for key in KEYS]
+    assert [one.schema.type for one in reported] == ["STRING", "AVRO", "AVRO", "NONE"]
+    assert [one.schema.data for one in reported[1:3]] == DEFINITIONS
+    assert [one.is_deletion for one in reported] == [False, False, False, True]
     stored = cluster.written[cluster.schema_ledgers(ORDERS)[0]].payloads[0]
     assert found[ORDERS, 0].payload == stored
 
 
-def test_what_no_bookie_gives_is_told_and_asked_for_once(cluster: LiveCluster, tmp_path: Path) -> None:
+def test_what_no_bookie_gives_is_reported_and_asked_for_once(cluster: LiveCluster, tmp_path: Path) -> None:
     lost, gone, damaged = cluster.schema_ledgers(ORDERS)
     cluster.delete_from_bookkeeper(gone, flag=False)
     cluster.zookeeper.set(ledger_path(damaged), b"nonsense")
@@ -60,11 +60,11 @@ def test_what_no_bookie_gives_is_told_and_asked_for_once(cluster: LiveCluster, t
     assert len(done.troubles) == 3
     assert f"ledger {gone} is not in BookKeeper" in (found[ORDERS, 1].trouble or "")
     assert f"schema version 0 of {ORDERS}" in (found[ORDERS, 0].trouble or "")
-    told = run("cluster", "dump", cluster.url, str(tmp_path / "y")).stderr.decode()
-    assert f"unknown: schema version 1 of {ORDERS}: {ledger_path(gone)}: ledger {gone} is not in BookKeeper" in told
+    reported = run("cluster", "dump", cluster.url, str(tmp_path / "y")).stderr.decode()
+    assert f"unknown: schema version 1 of {ORDERS}: {ledger_path(gone)}: ledger {gone} is not in BookKeeper" in reported
 
 
-def test_silent_bookies_are_told_of_as_of_each_schema(cluster: LiveCluster, tmp_path: Path) -> None:
+def test_silent_bookies_are_reported_of_as_of_each_schema(cluster: LiveCluster, tmp_path: Path) -> None:
     with patience_with_bookies() as patience:
         patience.shorten(*cluster.bookies)
         for one in cluster.bookies:

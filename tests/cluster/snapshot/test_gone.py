@@ -49,7 +49,7 @@ def checked(cluster: LiveCluster, *, bookies: bool = True) -> Check:
         return check_cluster(opened, reads, [], Rules(3_600_000, 0), lambda *_: None)
 
 
-def told(check: Check) -> dict[tuple[FindingKind, str], tuple[int, ...]]:
+def reported(check: Check) -> dict[tuple[FindingKind, str], tuple[int, ...]]:
     return {(one.kind, one.subject): one.ledger_ids for one in check.findings}
 
 
@@ -72,7 +72,7 @@ def test_each_is_named_by_what_named_it(cluster: LiveCluster) -> None:
         # What subscriptions alone name is no message.
         cluster.delete_from_bookkeeper(one)
     done = checked(cluster)
-    assert told(done) == {
+    assert reported(done) == {
         (FindingKind.LOST_SCHEMA_LEDGER, "schema public/default/orders"): (named.schemas[0], named.schemas[2]),
         (FindingKind.LOST_COMPACTED_LEDGER, TOPIC): (named.compacted,),
         (FindingKind.LOST_COMPACTED_LEDGER, OTHER): (named.at_rest,),
@@ -86,7 +86,7 @@ def test_without_the_state_of_compaction_what_it_names_is_not_judged(cluster: Li
     cluster.delete_from_bookkeeper(named.compacted)
     assert checked(cluster, bookies=False).findings == []
     cluster.delete_from_bookkeeper(named.compaction)
-    assert told(checked(cluster)) == {(FindingKind.LOST_COMPACTED_LEDGER, TOPIC): (named.compaction,)}
+    assert reported(checked(cluster)) == {(FindingKind.LOST_COMPACTED_LEDGER, TOPIC): (named.compaction,)}
 
 
 def test_what_is_named_anew_meanwhile_is_not_named(cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,10 +45,10 @@ NAME = "public/default/persistent/orders"
 
 def named(survey: Survey) -> dict[FindingKind, list[int]]:
     found = unnamed_ledgers(survey, survey.read_ms + 1000, 0)
-    told: dict[FindingKind, list[int]] = {}
+    reported: dict[FindingKind, list[int]] = {}
     for one in orphan_findings(survey, found.rows):
-        told.setdefault(one.kind, []).extend(one.ledger_ids)
-    return told
+        reported.setdefault(one.kind, []).extend(one.ledger_ids)
+    return reported
 
 
 def test_each_component_has_its_own_owner(cluster: LiveCluster) -> None:
@@ -87,10 +87,10 @@ def test_an_open_orphan_is_reported_only(cluster: LiveCluster) -> None:
     )
     found = surveyed(cluster)
     rows = unnamed_ledgers(found, found.read_ms + 1000, 0).rows
-    told = {one.ledger_ids: one for one in orphan_findings(found, rows)}
-    assert told[closed,].size == sum(map(len, messages(4)))
-    assert "deleteledger" in told[closed,].mend
-    assert (told[opened,].size, "a writer may still be running" in told[opened,].mend) == (-1, True)
+    reported = {one.ledger_ids: one for one in orphan_findings(found, rows)}
+    assert reported[closed,].size == sum(map(len, messages(4)))
+    assert "deleteledger" in reported[closed,].mend
+    assert (reported[opened,].size, "a writer may still be running" in reported[opened,].mend) == (-1, True)
 
 
 def test_what_names_a_topic_that_is_not_here_may_be_of_another_cluster(cluster: LiveCluster) -> None:
@@ -107,20 +107,22 @@ def test_what_names_a_topic_that_is_not_here_may_be_of_another_cluster(cluster: 
         for who, owner in (("here", "public/default/orders"), ("there", "theirs/ns/t"))
     }
     found = surveyed(cluster)
-    told = {one.ledger_ids: one for one in orphan_findings(found, unnamed_ledgers(found, found.read_ms + 1000, 0).rows)}
+    reported = {
+        one.ledger_ids: one for one in orphan_findings(found, unnamed_ledgers(found, found.read_ms + 1000, 0).rows)
+    }
     for made in (ids, schemas):
         for who, ledger_id in made.items():
             is_theirs = who == "there"
-            assert ("this cluster has no such topic" in told[ledger_id,].evidence) is is_theirs
-            assert told[ledger_id,].mend.startswith("find out which cluster owns it") is is_theirs
-            assert "another Pulsar cluster on this BookKeeper" in told[ledger_id,].evidence
+            assert ("this cluster has no such topic" in reported[ledger_id,].evidence) is is_theirs
+            assert reported[ledger_id,].mend.startswith("find out which cluster owns it") is is_theirs
+            assert "another Pulsar cluster on this BookKeeper" in reported[ledger_id,].evidence
             assert (
                 "if no other Pulsar cluster uses this BookKeeper: run the check again directly before"
-                in told[ledger_id,].mend
+                in reported[ledger_id,].mend
             )
 
 
-def test_signs_of_other_clusters_on_the_same_bookkeeper_are_told(cluster: LiveCluster) -> None:
+def test_signs_of_other_clusters_on_the_same_bookkeeper_are_reported(cluster: LiveCluster) -> None:
     topic_of_ledgers(cluster, TOPIC)
     whose = _custom("managed-ledger", (MANAGED_LEDGER_KEY, NAME))
     cluster.write_unlisted(messages(1), whose, state=CLOSED)
@@ -213,8 +215,8 @@ def test_a_damaged_node_of_a_subscription_hides_its_ledger_whatever_its_name(
     assert unnamed_ledgers(found, found.read_ms + 1000, 0).unclear == 1
     cluster.zookeeper.delete(cursor_path(NAME, subscription))
     gone = surveyed(cluster)
-    (told,) = orphan_findings(gone, unnamed_ledgers(gone, gone.read_ms + 1000, 0).rows)
-    assert (told.ledger_ids, told.subject) == ((made,), f"{TOPIC} subscription {subscription}")
+    (reported,) = orphan_findings(gone, unnamed_ledgers(gone, gone.read_ms + 1000, 0).rows)
+    assert (reported.ledger_ids, reported.subject) == ((made,), f"{TOPIC} subscription {subscription}")
 
 
 @pytest.mark.parametrize("emptied", ["list", "locator"])
@@ -285,14 +287,14 @@ def test_objects_of_another_cluster_are_never_orphans(cluster: LiveCluster, admi
     time.sleep(0.05)
     with living(cluster) as opened:
         done = check_cluster(opened, None, [Tier(bucket, frozenset({"tier"}))], Rules(1, 0.01), lambda *_: None)
-    told = {one.subject.rpartition("/")[2][:8]: one.evidence for one in done.findings}
-    assert "no cluster name: if other clusters use the bucket" in told.pop("00000003")
+    reported = {one.subject.rpartition("/")[2][:8]: one.evidence for one in done.findings}
+    assert "no cluster name: if other clusters use the bucket" in reported.pop("00000003")
     if admin == "renamed":
         # What the cluster's own offloads say is not what ZooKeeper says: nobody can tell.
-        assert told == {}
+        assert reported == {}
         assert any(one.startswith("2 unreferenced offloads have a cluster name") for one in done.left_out)
     else:
-        assert list(told) == ["00000001"]
+        assert list(reported) == ["00000001"]
         assert any(one.startswith("1 unreferenced offloads belong to another cluster") for one in done.left_out)
 
 

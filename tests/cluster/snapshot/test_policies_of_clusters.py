@@ -53,12 +53,12 @@ def test_a_lag_below_zero_keeps_copies_for_ever() -> None:
     assert parsed(offload_policies={"managedLedgerOffloadDeletionLagInMillis": None}).deletion_lag_ms is None
 
 
-def test_where_to_offload_is_told_by_the_drivers_own_keys_or_else_by_those_of_all() -> None:
+def test_where_to_offload_is_reported_by_the_drivers_own_keys_or_else_by_those_of_all() -> None:
     both = {"managedLedgerOffloadBucket": "tier", "s3ManagedLedgerOffloadBucket": "old"}
     buckets = {None: "old", "aws-s3": "old", "google-cloud-storage": "tier", "S3": "tier", "azureblob": "tier"}
     for driver, bucket in buckets.items():
-        told = both if driver is None else {**both, "managedLedgerOffloadDriver": driver}
-        assert parsed(offload_policies=told).target == OffloadTarget(driver, bucket)
+        reported = both if driver is None else {**both, "managedLedgerOffloadDriver": driver}
+        assert parsed(offload_policies=reported).target == OffloadTarget(driver, bucket)
     older = {
         "managedLedgerOffloadDriver": "aws-s3",
         "s3ManagedLedgerOffloadBucket": "old",

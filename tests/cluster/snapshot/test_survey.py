@@ -143,7 +143,7 @@ def test_a_cursor_whose_ledger_is_gone_may_be_further(cluster: LiveCluster) -> N
     assert f"ledger {own} is not in BookKeeper" in found.troubles[0]
 
 
-def test_damaged_nodes_are_named_and_the_rest_is_told(cluster: LiveCluster) -> None:
+def test_damaged_nodes_are_named_and_the_rest_is_reported(cluster: LiveCluster) -> None:
     cluster.write_ledger(TOPIC, messages(3))
     other = cluster.write_ledger("public/default/other", messages(3))
     cluster.zookeeper.set(managed_ledger_path(NAME), b"\x0a\xff")
@@ -205,7 +205,7 @@ def test_a_last_ledger_that_is_gone_is_dropped(cluster: LiveCluster) -> None:
     assert (one.ledgers.last_end, one.trim.dropped, one.ledger_ids) == (LastEnd.GONE, (1,), ledgers[:1])
 
 
-def test_namespaces_with_policies_of_topics_are_told(cluster: LiveCluster) -> None:
+def test_namespaces_with_policies_of_topics_are_reported(cluster: LiveCluster) -> None:
     cluster.write_ledger("public/default/x", messages(1))
     cluster.write_ledger("public/own/x", messages(1))
     cluster.write_ledger("public/own/__change_events", messages(1))
@@ -297,12 +297,12 @@ def test_nodes_of_real_clusters_are_surveyed(golden: Path, name: str) -> None:
     compared = 0
     for topic, stats in real.stats.items():
         ledgers = found.ledgers_of(found.topics.index(managed_ledger_of(topic)))
-        told = {one["ledgerId"]: (one["entries"], one["size"]) for one in stats["ledgers"][:-1]}
+        reported = {one["ledgerId"]: (one["entries"], one["size"]) for one in stats["ledgers"][:-1]}
         ours = zip(
             ledgers.ids.tolist(), zip(ledgers.entries.tolist(), ledgers.sizes.tolist(), strict=True), strict=True
         )
-        known = {ledger_id: numbers for ledger_id, numbers in ours if ledger_id in told}
-        assert known == {ledger_id: told[ledger_id] for ledger_id in known}
+        known = {ledger_id: numbers for ledger_id, numbers in ours if ledger_id in reported}
+        assert known == {ledger_id: reported[ledger_id] for ledger_id in known}
         compared += len(known)
     assert compared > 3
     in_bookkeeper = {one for one in map(ledger_id_at, real.nodes) if one is not None}

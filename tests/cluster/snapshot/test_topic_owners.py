@@ -60,7 +60,7 @@ def test_only_the_bundle_of_the_topic_counts(live: LiveCluster, nodes: Nodes) ->
     "data",
     [b"", b"[]", b"{}", b'{"loadManagerClassName":null}', json.dumps({"loadManagerClassName": EXTENSIBLE}).encode()],
 )
-def test_a_broker_whose_load_manager_is_another_or_not_told_makes_it_unknown(
+def test_a_broker_whose_load_manager_is_another_or_not_reported_makes_it_unknown(
     live: LiveCluster, nodes: Nodes, data: bytes
 ) -> None:
     with live_broker(live):

@@ -67,7 +67,7 @@ def retentions(entries: list[str]) -> dict[str, dict[str, Any]]:
     last = LastEvents(REAL["topic"], schemas_of_events())
     last.take(1, [batch(entries)])
     policies = answer_of("public/default", last.values()).policies
-    return {name: told["retention_policies"]["retentionTimeInMinutes"] for name, told in policies.items()}
+    return {name: reported["retention_policies"]["retentionTimeInMinutes"] for name, reported in policies.items()}
 
 
 def with_older_key(entry: str) -> str:
@@ -128,7 +128,7 @@ def test_a_topic_comes_before_what_is_global_and_that_before_the_namespace() -> 
         policies_in(TopicPoliciesAnswer("t/ns", {"t/ns/persistent/x": {"offload_threshold": "9"}}))
 
 
-def test_an_event_tells_where_to_offload_and_its_credentials_are_not_kept() -> None:
+def test_an_event_reports_where_to_offload_and_its_credentials_are_not_kept() -> None:
     offload = {
         "managedLedgerOffloadDriver": "aws-s3",
         "managedLedgerOffloadBucket": "own",

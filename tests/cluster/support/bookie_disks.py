@@ -103,8 +103,8 @@ def make_disk(folder: Path, bookie: str = "b1:3181", instance: str | None = None
     current = folder / "current"
     current.mkdir(parents=True)
     cluster = "" if instance is None else f'instanceId: "{instance}"\n'
-    told = f'5\nbookieHost: "{bookie}"\njournalDir: "/journal"\nledgerDirs: "1\\t/ledgers"\n{cluster}'
-    (current / "VERSION").write_text(told)
+    reported = f'5\nbookieHost: "{bookie}"\njournalDir: "/journal"\nledgerDirs: "1\\t/ledgers"\n{cluster}'
+    (current / "VERSION").write_text(reported)
     return current
 
 

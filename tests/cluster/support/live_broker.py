@@ -95,8 +95,8 @@ class LiveBroker:
 
     def join(self) -> None:
         """Note in ZooKeeper that it is there."""
-        told = json.dumps({"loadManagerClassName": self.load_manager})
-        self.live.zookeeper.set(f"{self.live.chroot}/loadbalance/brokers/{NAME}", told.encode())
+        reported = json.dumps({"loadManagerClassName": self.load_manager})
+        self.live.zookeeper.set(f"{self.live.chroot}/loadbalance/brokers/{NAME}", reported.encode())
         self.live.zookeeper.set(f"{self.live.chroot}/admin/clusters/ours", b"{}")
         self.live.zookeeper.set(f"{self.live.chroot}/admin/clusters/global", b"{}")
 
@@ -152,7 +152,7 @@ class LiveBroker:
         parts = path.partition("?")[0].strip("/").split("/")
         name, act = _asked(parts)
         if name is None:
-            return self._told_of_brokers(parts)
+            return self._reported_of_brokers(parts)
         if not self.live.list_of(name).ledgers:
             return _NOT_FOUND
         self.load(name)
@@ -167,7 +167,7 @@ class LiveBroker:
             self.live.own_bundle(namespace, WHOLE)
         self._owned.add(f"/namespace/{namespace}/{WHOLE}")
 
-    def _told_of_brokers(self, parts: list[str]) -> tuple[int, str]:
+    def _reported_of_brokers(self, parts: list[str]) -> tuple[int, str]:
         if parts == ["admin", "v2", "brokers", "ours"]:
             return 200, json.dumps([NAME])
         if parts == ["admin", "v2", "brokers", "ours", NAME, "ownedNamespaces"]:
@@ -232,7 +232,7 @@ def live_broker(live: LiveCluster, **options: Any) -> Iterator[LiveBroker]:
     with serving({}) as admin:
         broker = LiveBroker(live, admin, **options)
         admin.does = broker.answer
-        admin.tells = lambda path: broker.answer("GET", path, None)
+        admin.reports = lambda path: broker.answer("GET", path, None)
         broker.join()
         try:
             yield broker

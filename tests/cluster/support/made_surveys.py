@@ -146,10 +146,10 @@ class MadeCluster:
 
     def compaction(self, name: str, ledger_id: int) -> None:
         """Add the subscription of a topic's compaction, which names a compacted ledger; -1 for none."""
-        told = () if ledger_id < 0 else (("CompactedTopicLedger", ledger_id),)
+        reported = () if ledger_id < 0 else (("CompactedTopicLedger", ledger_id),)
         self.add(
             cursor_path(name, "__compaction"),
-            build_cursor_info(CursorInfo(IN_THE_NODE, Position(1, 9), properties=told)),
+            build_cursor_info(CursorInfo(IN_THE_NODE, Position(1, 9), properties=reported)),
         )
 
     def schema(self, name: str, ledger_id: int) -> None:

@@ -26,7 +26,7 @@ from ledgerfs_cluster.zookeeper.changes import ClusterLock
 from ledgerfs_cluster.zookeeper.filesystem import ClusterFileSystem
 from tests.cluster.support.live_clusters import LiveCluster
 from tests.cluster.support.living_clusters import PATIENCE_S
-from tests.cluster.support.told_owners import NAME
+from tests.cluster.support.reported_owners import NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -47,7 +47,7 @@ _KNOWN = {
         "compaction_threshold",
     ),
 }
-Told = tuple[int, str]
+Reported = tuple[int, str]
 
 
 @dataclass
@@ -87,20 +87,20 @@ class PulsarSettings:
         self.tenants.setdefault(tenant, {"adminRoles": [], "allowedClusters": [self.cluster]})
         self.namespaces[name] = {**_DEFAULTS, "replication_clusters": [self.cluster], **policies}
 
-    def tell(self, path: str) -> Told:
+    def tell(self, path: str) -> Reported:
         return self.answer("GET", path, None)
 
-    def answer(self, method: str, path: str, value: Any) -> Told:
+    def answer(self, method: str, path: str, value: Any) -> Reported:
         path, _, query = path.partition("?")
         with self._lock:
             match [unquote(one) for one in path.removeprefix("/admin/").removeprefix("v2/").split("/")]:
                 case ["brokers", "configuration", "runtime"]:
-                    told = {
+                    reported = {
                         "clusterName": self.cluster,
                         "offloadersDirectory": "/pulsar/offloaders",
                         "transactionCoordinatorEnabled": str(self.has_transactions).lower(),
                     }
-                    return 200, json.dumps(told)
+                    return 200, json.dumps(reported)
                 case ["tenants", name]:
                     return self._tenant(method, name, value)
                 case ["namespaces", *parts]:
@@ -109,7 +109,7 @@ class PulsarSettings:
                     return self._schema(method, "/".join([*owner, unquote(name)]), what, value, "force=true" in query)
         return 404, ""
 
-    def _tenant(self, method: str, name: str, value: Any) -> Told:
+    def _tenant(self, method: str, name: str, value: Any) -> Reported:
         if method == "PUT":
             if name in self.tenants:
                 return 409, '{"reason":"Tenant already exist"}'
@@ -121,7 +121,7 @@ class PulsarSettings:
             else (404, '{"reason":"Tenant does not exist"}')
         )
 
-    def _of_namespace(self, method: str, parts: list[str], value: Any) -> Told:
+    def _of_namespace(self, method: str, parts: list[str], value: Any) -> Reported:
         name, setting = "/".join(parts[:2]), parts[2:]
         if not setting and method == "PUT":
             return self._make(name, value)
@@ -137,7 +137,7 @@ class PulsarSettings:
                 return 405, ""
         return 204, ""
 
-    def _make(self, name: str, value: dict[str, Any]) -> Told:
+    def _make(self, name: str, value: dict[str, Any]) -> Reported:
         tenant = self.tenants.get(name.partition("/")[0])
         if tenant is None:
             return 404, '{"reason":"Tenant does not exist"}'
@@ -146,13 +146,13 @@ class PulsarSettings:
             return 403, '{"reason":"Cluster is not in the list of allowed clusters list for tenant"}'
         if name in self.namespaces:
             return 409, '{"reason":"Namespace already exists"}'
-        told = {one: what for one, what in value.items() if one in _KNOWN}
-        if (told.get("message_ttl_in_seconds") or 0) < 0:
+        reported = {one: what for one, what in value.items() if one in _KNOWN}
+        if (reported.get("message_ttl_in_seconds") or 0) < 0:
             return 412, '{"reason":"Invalid value for message TTL"}'
-        self.namespaces[name] = {**_DEFAULTS, "replication_clusters": clusters, **told}
+        self.namespaces[name] = {**_DEFAULTS, "replication_clusters": clusters, **reported}
         return 204, ""
 
-    def _schema(self, method: str, topic: str, what: str, value: Any, is_forced: bool) -> Told:
+    def _schema(self, method: str, topic: str, what: str, value: Any, is_forced: bool) -> Reported:
         stored = self.schemas.get(topic, [])
         if what == "metadata":
             index = [{"ledgerId": 7, "entryId": 0, "version": number} for number in range(len(stored))]
@@ -169,7 +169,7 @@ class PulsarSettings:
             return self._register(topic, Stored(value["type"], value["schema"], value["properties"]), shown)
         return 404, '{"reason":"Schema not found"}'
 
-    def _register(self, topic: str, new: Stored, shown: list[dict[str, Any]]) -> Told:
+    def _register(self, topic: str, new: Stored, shown: list[dict[str, Any]]) -> Reported:
         refused = _refused(new)
         if refused is not None:
             return 422, page(422, refused)
@@ -228,7 +228,7 @@ def pulsar_settings(**options: Any) -> Iterator[PulsarSettings]:
     """Serve a cluster without tenants until the end of a block."""
     with serving({}) as admin:
         made = PulsarSettings(admin, **options)
-        admin.does, admin.tells = made.answer, made.tell
+        admin.does, admin.reports = made.answer, made.tell
         yield made
 
 

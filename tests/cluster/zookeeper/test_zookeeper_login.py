@@ -16,7 +16,7 @@ BOTH = {**NAME, **WORD}
 
 
 @for_each(
-    ("told", "options", "login"),
+    ("reported", "options", "login"),
     [
         ({}, {}, {}),
         ({}, BOTH, BOTH),
@@ -30,12 +30,12 @@ BOTH = {**NAME, **WORD}
     ],
 )
 def test_whose_login(
-    monkeypatch: pytest.MonkeyPatch, told: dict[str, str], options: dict[str, object], login: dict[str, object]
+    monkeypatch: pytest.MonkeyPatch, reported: dict[str, str], options: dict[str, object], login: dict[str, object]
 ) -> None:
     for variable, name in ((USERNAME_VARIABLE, "username"), (PASSWORD_VARIABLE, "password")):
         monkeypatch.delenv(variable, raising=False)
-        if name in told:
-            monkeypatch.setenv(variable, told[name])
+        if name in reported:
+            monkeypatch.setenv(variable, reported[name])
     assert with_login(options) == login
 
 

@@ -134,7 +134,7 @@ def test_index_has_longs():
 
 
 @for_each("length", [-1, MAX_HEADER_BYTES + 1, 2**31 - 1, 2**63 - 1, -(2**63)])
-def test_lying_lengths_of_texts_are_told_at_once(length):
+def test_lying_lengths_of_texts_are_reported_at_once(length):
     for before in (b"SEQ\x06", b"SEQ\x06" + text(LONG), header(MapFileWriter())[:75]):
         with pytest.raises(CorruptLedgerError, match=f"impossible length of {length} bytes") as caught:
             parse_header(window_of(before + vint(length) + bytes(100) + MORE, 0, len(before) + 10))
@@ -142,7 +142,7 @@ def test_lying_lengths_of_texts_are_told_at_once(length):
 
 
 @for_each("pairs", [-1, -(2**31), 2**31 - 1, MAX_HEADER_BYTES])
-def test_lying_numbers_of_pairs_are_told_at_once(pairs):
+def test_lying_numbers_of_pairs_are_reported_at_once(pairs):
     data = header(MapFileWriter(RecordCompression.NONE))[: -4 - 16] + struct.pack(">i", pairs) + bytes(1000)
     with pytest.raises(CorruptLedgerError, match=f"impossible number of metadata pairs: {pairs}"):
         parsed(data)
@@ -156,14 +156,14 @@ def test_lying_numbers_of_pairs_are_told_at_once(pairs):
         (b"\x00\x01", "blocks without compression"),
     ],
 )
-def test_impossible_flags_are_told(flags, says):
+def test_impossible_flags_are_reported(flags, says):
     data = header(MapFileWriter())
     at = data.index(b"\x01\x01")
     with pytest.raises(CorruptLedgerError, match=says):
         parsed(data[:at] + flags + data[at + 2 :])
 
 
-def test_text_that_is_not_utf_8_is_told():
+def test_text_that_is_not_utf_8_is_reported():
     data = header(MapFileWriter(metadata=[("a", "ab")]))
     with pytest.raises(CorruptLedgerError, match="UTF-8"):
         parsed(data.replace(b"\x02ab", b"\x02\xff\xff"))

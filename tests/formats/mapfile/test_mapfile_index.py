@@ -71,7 +71,7 @@ def test_an_index_that_was_never_closed_has_no_entries():
         ([[(-(2**63), 138), (2**63 - 1, 200)]], "keys from -"),
     ],
 )
-def test_entries_that_do_not_ascend_or_leave_the_data_are_told(entries, says):
+def test_entries_that_do_not_ascend_or_leave_the_data_are_reported(entries, says):
     with pytest.raises(CorruptIndexError, match=says) as caught:
         parse_index(index_of(*entries), data_size=SIZE, key="index")
     assert caught.value.key == "index"
@@ -89,7 +89,7 @@ def test_an_index_that_is_not_in_blocks_is_refused(kind):
         parse_index(header(MapFileWriter(kind), LONG), data_size=SIZE)
 
 
-def test_an_index_cut_anywhere_or_with_more_at_its_end_is_told():
+def test_an_index_cut_anywhere_or_with_more_at_its_end_is_reported():
     index = index_of([(-1, 138), (127, 900)])
     for size in {*range(len(index))} - {len(index_of())}:
         with pytest.raises(CorruptIndexError, match="truncated"):
@@ -100,7 +100,7 @@ def test_an_index_cut_anywhere_or_with_more_at_its_end_is_told():
 
 
 @for_each("bit", range(8))
-def test_an_index_with_any_byte_flipped_is_told_or_the_same(bit):
+def test_an_index_with_any_byte_flipped_is_reported_or_the_same(bit):
     index = index_of([(-1, 138), (127, 900)], [(300, 5000)])
     expected = parse_index(index, data_size=SIZE)
     same = 0

@@ -55,7 +55,7 @@ OTHER = [
     ],
 )
 @for_each("ledger_id", [0, 12, MAX_INT64])
-def test_folders_of_ledgers_are_told_apart(managed_ledger, ledger_id):
+def test_folders_of_ledgers_are_reported_apart(managed_ledger, ledger_id):
     folder = f"{managed_ledger}/{ledger_id}-{UUID}"
     assert parse_ledger_folder(folder) == MapFileLedger(managed_ledger, ledger_id, UUID)
 

@@ -86,11 +86,11 @@ def outcome(data):
     try:
         return read_all(data)
     except LedgerfsError as error:
-        told = error
-    assert told.key == "data"
-    assert told.offset is not None
-    assert 0 <= told.offset <= len(data)
-    return told
+        reported = error
+    assert reported.key == "data"
+    assert reported.offset is not None
+    assert 0 <= reported.offset <= len(data)
+    return reported
 
 
 def answer(data):
@@ -264,7 +264,7 @@ def test_damaged_files_are_read_like_the_slow_reference_reads_them(writer, recor
         (4, 2**31 - 1, "key of 2147483647"),
     ],
 )
-def test_lying_lengths_of_records_are_told_with_their_offset(kind, at, number, says):
+def test_lying_lengths_of_records_are_reported_with_their_offset(kind, at, number, says):
     records = ledger_records(METADATA, ENTRIES)
     data = bytearray(MapFileWriter(kind).data(records))
     second = len(MapFileWriter(kind).data(records[:1]))
@@ -279,7 +279,7 @@ def test_lying_lengths_of_records_are_told_with_their_offset(kind, at, number, s
 
 
 @for_each(("length", "says"), [(3, "3 bytes"), (5, "5 bytes"), (-1, "-1 bytes"), (2**31 - 1, "2147483647")])
-def test_lying_lengths_of_values_are_told(length, says):
+def test_lying_lengths_of_values_are_reported(length, says):
     data = bytearray(MapFileWriter(NONE).data([(-1, b"four")]))
     struct.pack_into(">i", data, len(data) - 8, length)
     with pytest.raises(CorruptLedgerError, match=says):
@@ -360,7 +360,7 @@ def test_the_block_that_does_not_lie_is_read():
         (block(1, end=MARKER + vint(2**31)), "number of records of a block is impossible: 2147483648"),
     ],
 )
-def test_lying_blocks_are_told(data, says):
+def test_lying_blocks_are_reported(data, says):
     with memory_below(1 << 20), pytest.raises(CorruptLedgerError, match=says) as caught:
         read_all(data)
     assert caught.value.key == "data"
@@ -434,7 +434,7 @@ def test_first_record_has_to_be_the_metadata(kind, key):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_damaged_first_records_are_told_or_give_other_metadata(kind):
+def test_damaged_first_records_are_reported_or_give_other_metadata(kind):
     """Checksums are at the ends of streams, which are not looked at; but every number that counts is."""
     records = ledger_records(METADATA, ENTRIES)
     data = small(kind).data(records)

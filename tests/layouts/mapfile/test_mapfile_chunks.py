@@ -63,8 +63,8 @@ def test_the_chunk_is_named(made: MadeMapFile, tmp_path: Path) -> None:
         put_file(folder / made.folder / name, content[:at] + b"?" + content[at + 1 :])
         chunks = [one for one in found_in(url) if one.kind == "chunk-mismatch"]
         assert [one.offset for one in chunks] == [at // size * size], (name, size)
-        told = f"to {len(content) - 1} do not match Hadoop's checksums in {made.folder}/.{name}.crc"
-        assert told in chunks[0].message, (name, size)
+        reported = f"to {len(content) - 1} do not match Hadoop's checksums in {made.folder}/.{name}.crc"
+        assert reported in chunks[0].message, (name, size)
         assert not [one for one in verify(open_bucket(url), quick=True).findings if one.kind == "chunk-mismatch"]
 
 

@@ -92,9 +92,9 @@ def test_offload_into_objects_of_s3(url: str, golden_mapfiles: Path, s3: S3Serve
     """The migration that users ask for: read back, verified, and the same messages."""
     target = f"s3://{s3_bucket}"
     options = [f"-O{name}={value}" for name, value in {"endpoint_url": s3.endpoint, **CREDENTIALS}.items()]
-    told = output("offload", url, target, *options)
-    assert told.startswith("ledgers copied: 63 ")
-    assert told.endswith("failed: 0\n")
+    reported = output("offload", url, target, *options)
+    assert reported.startswith("ledgers copied: 63 ")
+    assert reported.endswith("failed: 0\n")
     copy, source = open_bucket(target, s3.options), open_bucket(url)
     assert {(ref.layout, ref.uuid) for ref in copy.catalog.refs()} == {(0, ref.uuid) for ref in source.catalog.refs()}
     assert not verify(copy).findings

@@ -32,9 +32,9 @@ def swapped(ledger_id: int, **options: Any) -> MadeMapFile:
     return with_metadata_of(messages(ledger_id, 20), entries, ledger_id, **options)
 
 
-def with_metadata_of(told: list[bytes], entries: list[bytes], ledger_id: int, **options: Any) -> MadeMapFile:
+def with_metadata_of(reported: list[bytes], entries: list[bytes], ledger_id: int, **options: Any) -> MadeMapFile:
     made = mapfile(entries, ledger_id, **options)
-    known = build_ledger_metadata(ledger_metadata(told, NAME, CREATED_MS))
+    known = build_ledger_metadata(ledger_metadata(reported, NAME, CREATED_MS))
     data, index = MapFileWriter(RecordCompression.BLOCK).files(ledger_records(known, entries))
     return MadeMapFile(made.ledger_id, made.uuid, made.name, made.entries, data, index)
 
@@ -83,13 +83,13 @@ def test_a_ledger_that_seems_to_be_written_is_not_left_out(tmp_path: Path) -> No
     put_mapfiles(tmp_path / "source", young, alone, at=time.time() - 5)
     report = copy_ledgers(url, str(tmp_path / "target"), allow_incomplete=True)
     assert (report.copied, [one.ledger_id for one in report.missing], report.is_complete) == (1, [2, 3], False)
-    told = run("offload", url, str(tmp_path / "target"), "--json", code=1)
+    reported = run("offload", url, str(tmp_path / "target"), "--json", code=1)
     assert [
         (one["topic"], one["source_ledger_id"], one["source_uuid"])
-        for one in json.loads(told.stdout)
+        for one in json.loads(reported.stdout)
         if one["outcome"] == "failed"
     ] == [(TOPIC, 2, young.uuid), ("persistent://public/default/payments", 3, alone.uuid)]
-    assert f"failed  {young.folder}/data: it is still being written" in told.stderr.decode()
+    assert f"failed  {young.folder}/data: it is still being written" in reported.stderr.decode()
     run("offload", url, str(tmp_path / "target"), "--topic", TOPIC, code=1)
     # Beside a whole copy it is nothing that a copy of the bucket lacks; beside another ledger of its id it is.
     other = offload(messages(2, 29), 2, uuid=7)
@@ -130,14 +130,14 @@ def test_of_copies_that_contradict_each_other_none_is_copied(newer: int, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("entries", "more", "told"),
+    ("entries", "more", "reported"),
     [
         (22, b"", "the file has entries up to 21 after entry 19, the last one in the metadata,"),
         (20, b"?" * 5, "the file has 5 more bytes after entry 19, the last one in the metadata,"),
         (20, None, "found key 19, expected 20 after entry 19, the last one in the metadata,"),
     ],
 )
-def test_what_stands_after_the_last_entry(entries: int, more: bytes | None, told: str, tmp_path: Path) -> None:
+def test_what_stands_after_the_last_entry(entries: int, more: bytes | None, reported: str, tmp_path: Path) -> None:
     made = with_metadata_of(messages(1, 20), messages(1, entries), 1)
     if more is None:
         known = build_ledger_metadata(ledger_metadata(made.entries, NAME, CREATED_MS))
@@ -148,7 +148,7 @@ def test_what_stands_after_the_last_entry(entries: int, more: bytes | None, told
     url = put_mapfiles(tmp_path / "source", made)
     put_file(tmp_path / "source" / made.folder / "data", data)
     (found,) = (one for one in verify(open_bucket(url)).findings if one.kind == "trailing-records")
-    assert found.message.startswith(told)
+    assert found.message.startswith(reported)
     assert "missing-entries" in damage_of(url)
     # Readers have what the metadata promises; a copy would hide the rest.
     assert open_bucket(url).topic(TOPIC).count() == 20

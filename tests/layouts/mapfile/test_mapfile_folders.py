@@ -55,7 +55,7 @@ def test_what_a_crash_leaves_is_damage_by_name(left: str, tmp_path: Path) -> Non
     elif left == "index":
         put_file(folder / "index", partial.index)
     elif left == "of another":
-        put_mapfiles(tmp_path, mapfile(partial.entries, 2, told="public/default/persistent/payments"))
+        put_mapfiles(tmp_path, mapfile(partial.entries, 2, reported="public/default/persistent/payments"))
     else:
         put_file(
             folder / "data", {"empty data": b"", "header": partial.data[:138], "no metadata": partial.data[:150]}[left]
@@ -223,10 +223,10 @@ def test_whole_ledgers_beside_those_that_are_being_written(tmp_path: Path, s3: S
         wholes[number] = len(entries)
     bucket = open_bucket(f"s3://{s3_bucket}", s3.options)
     for number, case in cases.items():
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as reported:
             warnings.simplefilter("always")
             assert bucket.topic(f"public/default/orders{number}").count() == wholes[number] + 3, case
-        assert {one.category for one in told} == (set() if case[1] else {UnplacedLedgersWarning}), case
+        assert {one.category for one in reported} == (set() if case[1] else {UnplacedLedgersWarning}), case
     (tmp_path / "to").mkdir()
     report = copy_ledgers(bucket, open_bucket(tmp_path / "to"), allow_incomplete=True)
     assert [one.ledger_id for one in report.missing] == [number for number, case in cases.items() if not case[1]]
@@ -241,7 +241,7 @@ def test_whole_ledgers_beside_those_that_are_being_written(tmp_path: Path, s3: S
 def test_the_metadata_of_what_is_being_written_names_its_topic(tmp_path: Path) -> None:
     """It may be in the folder of another one: both are told."""
     url = put_mapfiles(tmp_path, mapfile(messages(1, 5), 1), mapfile(messages(2, 5), 2, name=PAYMENTS))
-    written = mapfile(messages(8, 300), 8, writer=UNCOMPRESSED, told=PAYMENTS)
+    written = mapfile(messages(8, 300), 8, writer=UNCOMPRESSED, reported=PAYMENTS)
     put_file(tmp_path / written.folder / "data", written.data[:6000], None)
     for topic in (TOPIC, "public/default/payments"):
         with pytest.warns(UnplacedLedgersWarning, match="still being uploaded"):
@@ -251,7 +251,7 @@ def test_the_metadata_of_what_is_being_written_names_its_topic(tmp_path: Path) -
 @pytest.mark.parametrize("base", ["", "x/y/"])
 def test_nameless_ledgers_are_of_the_topic_whose_folder_they_are_in(base: str, tmp_path: Path) -> None:
     """Also when they were listed before the one whose metadata tells where its name begins, or lie below a base with other topics."""
-    nameless = mapfile(messages(1, 1), 1, name=V1, told=None)
+    nameless = mapfile(messages(1, 1), 1, name=V1, reported=None)
     url = put_mapfiles(tmp_path / "tier", nameless, mapfile(messages(9, 2), 9, name=NAME), base=base)
     first = open_bucket(url, cache_dir=str(tmp_path / "cache"))
     assert sum(one.ledgers for one in first.topics()) == 2
@@ -265,16 +265,16 @@ def test_nameless_ledgers_are_of_the_topic_whose_folder_they_are_in(base: str, t
     assert [one.ledger_id for one in open_bucket(url).catalog.missing_of(V1)] == [3]
     assert "partial-ledger" in kinds_of(url)
     # Where metadata in one folder has two names, the longer one counts, in whatever order they were listed.
-    put_mapfiles(tmp_path / "tier", mapfile(messages(4, 2), 4, name=V1, told=V1.removeprefix("public/")), base=base)
+    put_mapfiles(tmp_path / "tier", mapfile(messages(4, 2), 4, name=V1, reported=V1.removeprefix("public/")), base=base)
     assert {one.managed_ledger: one.ledgers for one in open_bucket(url).topics()}[V1] == 2
 
 
 def test_catalogs_are_read_some_folders_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mapfile_layout, "_CHUNK", 3)
     url = put_mapfiles(tmp_path, *(mapfile(messages(i, 2), i) for i in range(1, 11)))
-    told: list[tuple[str, int, int | None]] = []
+    reported: list[tuple[str, int, int | None]] = []
     bucket = open_bucket(url)
-    bucket.load_catalog(lambda *one: told.append(one))
-    assert [one[1:] for one in told if one[0] == "reading ledgers"] == [(i, 10) for i in range(1, 11)]
+    bucket.load_catalog(lambda *one: reported.append(one))
+    assert [one[1:] for one in reported if one[0] == "reading ledgers"] == [(i, 10) for i in range(1, 11)]
     assert len(values(url)) == 20
     assert put_mapfiles(tmp_path, mapfile(messages(3, 2), 3), at=LONG_AGO) == url

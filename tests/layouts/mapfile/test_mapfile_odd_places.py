@@ -224,7 +224,7 @@ def test_a_ledger_somewhere_else(place: str, tmp_path: Path) -> None:
 def test_in_the_folder_of_another_topic(tmp_path: Path) -> None:
     """Both lack it: the one by the path, the other by the metadata."""
     other = "public/default/persistent/payments"
-    url = put_mapfiles(tmp_path, mapfile(messages(1, 5), 1), mapfile(messages(2, 5), 2, told=other))
+    url = put_mapfiles(tmp_path, mapfile(messages(1, 5), 1), mapfile(messages(2, 5), 2, reported=other))
     put_mapfiles(tmp_path, mapfile(messages(3, 5), 3, name=other))
     for topic in (TOPIC, "persistent://public/default/payments"):
         (missing,) = open_bucket(url).topic(topic).missing

@@ -102,7 +102,7 @@ def test_what_is_not_read_is_named_and_hides_nothing_else(tmp_path: Path) -> Non
     (missing,) = bucket.catalog.missing_of("public/default/persistent/orders")
     assert (missing.ledger_id, missing.key) == (2, f"{other.folder}/data")
     with pytest.raises(UnsupportedFormatError, match="SnappyCodec"):
-        bucket.catalog.remains[1].why_not(2)
+        bucket.catalog.fragments[1].why_not(2)
     with pytest.raises(LedgerfsError, match="cannot be read"):
         bucket.topic("public/default/orders").scan().to_arrow()
     assert bucket.topic("public/default/orders").scan(on_corrupt="skip").to_arrow().num_rows == 5

@@ -54,7 +54,7 @@ def read_past(reader: LedgerReader, first: int = 0, last: int = LAST) -> tuple[d
     return {entry: bytes(data) for batch in batches for entry, data in batch}, lost
 
 
-def require_all_told(reader: LedgerReader, first: int = 0, last: int = LAST) -> list[tuple[int, int]]:
+def require_all_reported(reader: LedgerReader, first: int = 0, last: int = LAST) -> list[tuple[int, int]]:
     """Every entry is there as it was written, or told to be lost, once."""
     found, lost = read_past(reader, first, last)
     ids = [entry for low, high in lost for entry in range(low, high + 1)]
@@ -81,7 +81,7 @@ def test_reading_goes_on_at_the_next_marker(writer: MapFileWriter, index: bool, 
     reader = reader_of(bucket)
     with pytest.raises(CorruptLedgerError):
         reader.read(0, LAST)
-    lost = require_all_told(reader)
+    lost = require_all_reported(reader)
     assert len(lost) == 2
     # No more is lost than what is between two markers.
     assert all(high - low < 60 for low, high in lost)
@@ -92,7 +92,7 @@ def test_reading_goes_on_at_the_next_marker(writer: MapFileWriter, index: bool, 
         (lost[0][0] + 1, lost[0][1] + 1),
         (lost[1][1] + 1, LAST),
     ):
-        require_all_told(reader, first, last)
+        require_all_reported(reader, first, last)
     # `verify` tells the same, with the bytes.
     found = damage_of(bucket)
     assert len(found) == 2
@@ -106,7 +106,7 @@ def test_reading_goes_on_at_the_next_marker(writer: MapFileWriter, index: bool, 
 
 
 @pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.compression.value)
-def test_whatever_is_broken_every_entry_is_read_or_told(writer: MapFileWriter, tmp_path: Path) -> None:
+def test_whatever_is_broken_every_entry_is_read_or_reported(writer: MapFileWriter, tmp_path: Path) -> None:
     made = mapfile(ENTRIES, writer=writer)
     markers = markers_of(made.data)
     cases = {
@@ -123,7 +123,7 @@ def test_whatever_is_broken_every_entry_is_read_or_told(writer: MapFileWriter, t
     }
     for name, data in cases.items():
         bucket = put(tmp_path, made, data, index=False)
-        require_all_told(reader_of(bucket)), name
+        require_all_reported(reader_of(bucket)), name
         assert verify(bucket).is_damaged, name
     for at in range(markers[0], len(made.data), 1777):
         flipped = bytearray(made.data)
@@ -140,7 +140,7 @@ def test_a_wrong_key_alone(tmp_path: Path) -> None:
     made = mapfile(ENTRIES, writer=WRITERS[0])
     where = made.data.index(struct.pack(">ii", 8 + 4 + len(ENTRIES[123]), 8) + struct.pack(">q", 123))
     bucket = put(tmp_path, made, made.data[: where + 8] + struct.pack(">q", 7) + made.data[where + 16 :], index=True)
-    ((first, last),) = require_all_told(reader_of(bucket))
+    ((first, last),) = require_all_reported(reader_of(bucket))
     assert first == 123
     (finding,) = damage_of(bucket)
     assert finding.offset == where

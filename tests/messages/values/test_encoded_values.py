@@ -76,13 +76,15 @@ def test_any_values_of_any_schema(made: tuple[Model, list[Any]]) -> None:
                 assert payload == model.encode(value)
 
 
-def is_told_apart(kind: Any) -> bool:
+def is_reported_apart(kind: Any) -> bool:
     """Whether there is no union of several types in it."""
     if isinstance(kind, list):
-        return sum(one != "null" for one in kind) < 2 and all(map(is_told_apart, kind))
+        return sum(one != "null" for one in kind) < 2 and all(map(is_reported_apart, kind))
     if isinstance(kind, dict):
         parts = [one["type"] for one in kind.get("fields", ())]
-        return all(map(is_told_apart, [*parts, *(kind[name] for name in ("items", "values", "type") if name in kind)]))
+        return all(
+            map(is_reported_apart, [*parts, *(kind[name] for name in ("items", "values", "type") if name in kind)])
+        )
     return True
 
 
@@ -102,7 +104,7 @@ def same(row: Any, found: Any) -> bool:
 @settings(max_examples=80, deadline=None)
 def test_any_values_of_any_schema_as_json(made: tuple[Model, list[Any]]) -> None:
     model, values = made
-    assume(is_told_apart(model.schema))
+    assume(is_reported_apart(model.schema))
     rows = [None if one is None else model.in_arrow(one) for one in values]
     table = pa.table({"value": pa.array([rows[0], *rows], decoder_of(avro(model.schema)).type).slice(1)})
     schema = avro(model.schema, "JSON")

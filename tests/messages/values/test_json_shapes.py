@@ -197,7 +197,7 @@ def test_a_name_has_no_nul_at_which_other_libraries_end_it() -> None:
     assert reasons == ["", ""]
 
 
-def test_a_document_that_is_no_json_is_told_so_wherever_it_has_a_field_more() -> None:
+def test_a_document_that_is_no_json_is_reported_so_wherever_it_has_a_field_more() -> None:
     decoder = JsonDecoder.of_type(pa.struct([("a", pa.int64())]), is_closed=True)
     documents = ['{"a":1,"b":', '{"b":1', '{"b":1} 2', '{"b":1,c}', '{"b":' + "[" * 2000, '{"b":[1,{}]}', '{"a":1}']
     rows, reasons = decode(decoder, [one.encode() for one in documents])

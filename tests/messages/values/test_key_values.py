@@ -97,7 +97,7 @@ def test_a_pair_that_lies_is_null_with_a_reason(case: str) -> None:
     assert reasons == ["", reason, "it has no value", "", reason]
 
 
-def test_a_bad_key_is_told_from_a_bad_value() -> None:
+def test_a_bad_key_is_reported_from_a_bad_value() -> None:
     decoder = decoder_of(schema("INT32", "INT32", encoding="SEPARATED"))
     assert isinstance(decoder, SeparatedDecoder)
     keys = pa.array([b"\0\0\0\1", b"x", b"\0\0\0\1", b"x"])

@@ -12,7 +12,7 @@ from ledgerfs.catalog.missing_ledgers import UNKNOWN
 from ledgerfs.errors import UnsupportedFormatError
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.layouts.mapfile.columns import NUMBER, IndexState, own_of
-from ledgerfs.layouts.mapfile.remains import PartialLedger, has_copy, remains_of
+from ledgerfs.layouts.mapfile.fragments import PartialLedger, fragments_of, has_copy
 
 _INDEX_STATES = {
     IndexState.MISSING: (
@@ -32,7 +32,7 @@ _INDEX_STATES = {
 
 def check_catalog(catalog: Catalog) -> Iterator[Finding]:
     """Yield findings about the bucket as a whole; reads nothing."""
-    for partial in remains_of(catalog).partial:
+    for partial in fragments_of(catalog).partial:
         yield _partial(catalog, partial)
     ledgers = catalog.ledgers
     is_own = ledgers["layout"] == NUMBER

@@ -14,8 +14,8 @@ from ledgerfs.errors import AccessDeniedError, LedgerfsError, ObjectNotFoundErro
 from ledgerfs.formats.pulsar_blob.object_names import KeyKind
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.layouts.pulsar_blob.columns import NUMBER, key_of, own_of
+from ledgerfs.layouts.pulsar_blob.fragments import fragments_of
 from ledgerfs.layouts.pulsar_blob.reader import PulsarLedgerReader
-from ledgerfs.layouts.pulsar_blob.remains import remains_of
 from ledgerfs.storage.object_store import ObjectStore
 
 _OTHER_KEYS = {
@@ -30,7 +30,7 @@ OpenBlob = Callable[[LedgerRef], PulsarLedgerReader]
 
 def check_catalog(catalog: Catalog, open_ledger: OpenBlob) -> Iterator[Finding]:
     """Yield findings about the bucket as a whole, and about ledgers whose sizes contradict each other."""
-    for bad in remains_of(catalog).bad_indexes:
+    for bad in fragments_of(catalog).bad_indexes:
         key, error = bad.key, bad.error
         severity = severity_of(error)
         kind = "deleted-meanwhile" if severity is Severity.REMARK else "unreadable-index"
@@ -61,12 +61,12 @@ def _guarded(open_ledger: OpenBlob, ref: LedgerRef, check: Callable[[PulsarLedge
 
 def _unpaired(catalog: Catalog) -> Iterator[Finding]:
     """Yield data without index and index without data: damage, unless the bucket has a complete copy of the same ledger."""
-    refused = {one.key: one for one in remains_of(catalog).refused}
+    refused = {one.key: one for one in fragments_of(catalog).refused}
     for one in refused.values():
         yield Finding(
             Severity.UNCHECKED, "unreadable-object", one.error.reason, one.key, one.error.offset, one.ledger_id
         )
-    for orphan in remains_of(catalog).orphans:
+    for orphan in fragments_of(catalog).orphans:
         key, name, has_copy = key_of(orphan), int(orphan["name"]), bool(orphan["has_copy"])
         if key.data_key in refused:
             continue

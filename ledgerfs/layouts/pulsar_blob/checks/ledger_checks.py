@@ -132,10 +132,12 @@ class PulsarLedgerCheck(ObjectLedgerCheck[PulsarLedgerReader]):
             metadata = self.ledger.store.head(stat.key).metadata
             if metadata is None:
                 return
-            told = parse_user_metadata(metadata)
-            if told.broker_refuses is not None:
-                self._damage("no-version-key", told.broker_refuses, key=stat.key)
+            reported = parse_user_metadata(metadata)
+            if reported.broker_refuses is not None:
+                self._damage("no-version-key", reported.broker_refuses, key=stat.key)
             name = self.ledger.ref.managed_ledger
-            if name and told.managed_ledger and topic_of(told.managed_ledger) != topic_of(name):
-                message = f"the user metadata contains the managed ledger {told.managed_ledger}, but the index {name}"
+            if name and reported.managed_ledger and topic_of(reported.managed_ledger) != topic_of(name):
+                message = (
+                    f"the user metadata contains the managed ledger {reported.managed_ledger}, but the index {name}"
+                )
                 self._damage("contradicting-metadata", message, key=stat.key)

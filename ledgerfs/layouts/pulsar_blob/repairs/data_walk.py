@@ -181,9 +181,9 @@ def parts_of(stat: ObjectStat) -> int | None:
     return None if match is None else int(match[1])
 
 
-def rebuilt_index(walk: DataWalk, managed_ledger: str, told: LedgerMetadata | None = None) -> bytes:
+def rebuilt_index(walk: DataWalk, managed_ledger: str, reported: LedgerMetadata | None = None) -> bytes:
     """Return the index object of a data object that was walked to its end, with BookKeeper's metadata if an old index still has it."""
-    metadata = of_topic(made_up_metadata(managed_ledger) if told is None else told, managed_ledger)
+    metadata = of_topic(made_up_metadata(managed_ledger) if reported is None else reported, managed_ledger)
     metadata = replace(metadata, length=walk.length, last_entry=walk.entries - 1)
     content = build_index(OffloadIndex(walk.stat.size, BLOCK_HEADER_BYTES, metadata, tuple(walk.blocks)))
     parse_index(content, key=walk.stat.key)

@@ -22,12 +22,12 @@ from ledgerfs.formats.pulsar_blob.object_names import KeyKind, parse_ledger_key
 from ledgerfs.formats.pulsar_blob.user_metadata import FORMAT_VERSION, parse_user_metadata
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.layouts.pulsar_blob.columns import NUMBER, key_of
-from ledgerfs.layouts.pulsar_blob.remains import (
+from ledgerfs.layouts.pulsar_blob.fragments import (
     GCS_PART,
     INDEX_WITHOUT_DATA,
     NO_VERSION_KEY,
     UNFINISHED_UPLOAD,
-    remains_of,
+    fragments_of,
 )
 from ledgerfs.layouts.pulsar_blob.repairs.actions import AbortUpload, DeleteObject, RestoreMetadata
 from ledgerfs.layouts.pulsar_blob.repairs.survey import Survey
@@ -36,7 +36,7 @@ from ledgerfs.storage.objects import ObjectHead, ReadRequest
 from ledgerfs.storage.ordered_map import ordered_map
 
 _THREADS = 16
-_TOLD_EVERY = 64
+_REPORTED_EVERY = 64
 
 
 def look_at_metadata(survey: Survey) -> Iterator[Repair]:
@@ -51,7 +51,7 @@ def look_at_metadata(survey: Survey) -> Iterator[Repair]:
 
     for done, repairs in enumerate(ordered_map(look, refs, _THREADS, "ledgerfs-head"), 1):
         yield from repairs
-        if done % _TOLD_EVERY == 0 or done == total:
+        if done % _REPORTED_EVERY == 0 or done == total:
             survey.say("reading user metadata", done, total)
 
 
@@ -63,8 +63,8 @@ def lost_metadata(
     refused = None if metadata is None else parse_user_metadata(metadata).broker_refuses
     if refused is None:
         return
-    told = managed_ledger or parse_user_metadata(metadata or {}).managed_ledger
-    name, is_told = told or survey.managed_ledger, told is not None
+    reported = managed_ledger or parse_user_metadata(metadata or {}).managed_ledger
+    name, is_reported = reported or survey.managed_ledger, reported is not None
     topic = None if name is None else topic_of(name)
 
     def found(reason: str, action: RestoreMetadata | None = None) -> Repair:
@@ -75,7 +75,7 @@ def lost_metadata(
         yield found(f"left alone: {foreign}; a broker refuses this object")
     elif name is None:
         yield found(f"{refused}; its topic is unknown: pass `--topic` with `--ledger`")
-    elif not is_told and (other := _other_of(survey, name, ledger_id)) is not None:
+    elif not is_reported and (other := _other_of(survey, name, ledger_id)) is not None:
         yield found(
             f"{refused}; its topic is unknown, and the topic of `--topic` has another ledger {ledger_id}: {other}"
         )
@@ -89,11 +89,11 @@ def lost_metadata(
 
 def _other_of(survey: Survey, managed_ledger: str, ledger_id: int) -> str | None:
     """Return the key of a topic's ledger with this id, of any layout, or of one that a repair may make; None without one."""
-    catalog, remains = survey.catalog, remains_of(survey.catalog)
-    orphans = remains.orphans[remains.orphans["ledger_id"] == ledger_id]
+    catalog, fragments = survey.catalog, fragments_of(survey.catalog)
+    orphans = fragments.orphans[fragments.orphans["ledger_id"] == ledger_id]
     row = catalog.row_of(managed_ledger)
     named = orphans[(orphans["name"] == row) & (row != UNKNOWN)]
-    bad = (one for one in remains.bad_indexes if one.managed_ledger == managed_ledger)
+    bad = (one for one in fragments.bad_indexes if one.managed_ledger == managed_ledger)
     keys = [
         *(ref.key for ref in catalog.copies_of(managed_ledger, ledger_id)),
         *(key_of(row).data_key for row in named),

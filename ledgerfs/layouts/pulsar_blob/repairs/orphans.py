@@ -17,9 +17,9 @@ from ledgerfs.formats.pulsar_blob.index import MAX_INDEX_BYTES
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.formats.pulsar_blob.user_metadata import parse_user_metadata
 from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.layouts.pulsar_blob.fragments import DATA_WITHOUT_INDEX, UNREADABLE_INDEX, BadIndex
 from ledgerfs.layouts.pulsar_blob.ledger_group import LedgerGroup
 from ledgerfs.layouts.pulsar_blob.new_ledger import completed_user_metadata
-from ledgerfs.layouts.pulsar_blob.remains import DATA_WITHOUT_INDEX, UNREADABLE_INDEX, BadIndex
 from ledgerfs.layouts.pulsar_blob.repairs.actions import DeleteObject, RebuildIndex, ReplaceIndex
 from ledgerfs.layouts.pulsar_blob.repairs.data_walk import DataWalk, metadata_left_in, rebuilt_index, why_not_whole
 from ledgerfs.layouts.pulsar_blob.repairs.leftovers import foreign_format, lost_metadata
@@ -176,16 +176,16 @@ def look_at_bad_index(survey: Survey, bad: BadIndex) -> Iterator[Repair]:
 def _replaced(survey: Survey, bad: BadIndex, damaged: ObjectHead, data: ObjectHead, walk: DataWalk) -> Iterator[Repair]:
     """Yield the replacement of an index by one made from the data object, unless another object contradicts it."""
     key, stat = bad.key, damaged.stat
-    told = metadata_left_in(survey.store.read(ReadRequest(stat.key, 0, stat.size, stat.version)))
+    reported = metadata_left_in(survey.store.read(ReadRequest(stat.key, 0, stat.size, stat.version)))
     names = (parse_user_metadata(head.metadata or {}).managed_ledger for head in (data, damaged))
-    name = next(filter(None, names), None) or (told and told.managed_ledger) or survey.managed_ledger
-    refusal = _refusal(survey, key, walk, told, name)
+    name = next(filter(None, names), None) or (reported and reported.managed_ledger) or survey.managed_ledger
+    refusal = _refusal(survey, key, walk, reported, name)
     topic = None if name is None else topic_of(name)
     if refusal is not None or name is None:
         reason = f"{bad.error.reason}; it cannot be rebuilt from the data object: {refusal}"
         yield Repair(UNREADABLE_INDEX, Severity.DAMAGE, reason, key.index_key, key.ledger_id, topic)
         return
-    action = ReplaceIndex(stat, _rebuild(survey, key, data, name, rebuilt_index(walk, name, told)))
+    action = ReplaceIndex(stat, _rebuild(survey, key, data, name, rebuilt_index(walk, name, reported)))
     reason = (
         f"{bad.error.reason}; its data object is complete: entries 0 to {walk.entries - 1} with {walk.length} bytes"
     )

@@ -8,12 +8,12 @@ from ledgerfs.catalog.repairs import Repair
 from ledgerfs.errors import LedgerfsError, ObjectNotFoundError, StaleObjectError, StoreUnreachableError
 from ledgerfs.formats.pulsar_blob.object_names import KeyKind
 from ledgerfs.layouts.pulsar_blob.columns import NUMBER, key_of
-from ledgerfs.layouts.pulsar_blob.remains import (
+from ledgerfs.layouts.pulsar_blob.fragments import (
     DATA_WITHOUT_INDEX,
     GCS_PART,
     INDEX_WITHOUT_DATA,
     UNREADABLE_INDEX,
-    remains_of,
+    fragments_of,
 )
 from ledgerfs.layouts.pulsar_blob.repairs.leftovers import (
     look_at_lost,
@@ -42,8 +42,8 @@ def plan_repairs(survey: Survey, *, metadata: bool) -> Iterator[Repair]:
 def _unpaired(survey: Survey) -> Iterator[Repair]:
     """Yield the repairs of ledgers with a missing object, or an unreadable index."""
     catalog = survey.catalog
-    orphans = [key for key in map(key_of, remains_of(catalog).orphans) if survey.is_meant(key.ledger_id)]
-    bad = [one for one in remains_of(catalog).bad_indexes if survey.is_meant(one.key.ledger_id)]
+    orphans = [key for key in map(key_of, fragments_of(catalog).orphans) if survey.is_meant(key.ledger_id)]
+    bad = [one for one in fragments_of(catalog).bad_indexes if survey.is_meant(one.key.ledger_id)]
     if orphans or bad:
         # These import numba, which is only needed if an object lacks its partner.
         from ledgerfs.layouts.pulsar_blob.repairs.orphans import look_at_bad_index, look_at_orphan

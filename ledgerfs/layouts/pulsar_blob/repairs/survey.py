@@ -5,13 +5,13 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 
 from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.fragments import Unreadable
 from ledgerfs.catalog.layout import RepairRequest
 from ledgerfs.catalog.ledger_ref import LedgerRef
-from ledgerfs.catalog.remains import Unreadable
 from ledgerfs.errors import CorruptObjectError, StaleObjectError
 from ledgerfs.layouts.pulsar_blob.columns import NUMBER
+from ledgerfs.layouts.pulsar_blob.fragments import fragments_of
 from ledgerfs.layouts.pulsar_blob.ledger_group import LedgerGroup
-from ledgerfs.layouts.pulsar_blob.remains import remains_of
 from ledgerfs.storage.objects import ObjectStat
 
 
@@ -79,7 +79,7 @@ class Survey(RepairRequest):
 
 
 def _claims(catalog: Catalog) -> dict[int, list[LedgerRef]]:
-    ids = np.concatenate([catalog.lost["ledger_id"], np.array(list(remains_of(catalog).ledger_ids()), np.int64)])
+    ids = np.concatenate([catalog.lost["ledger_id"], np.array(list(fragments_of(catalog).ledger_ids()), np.int64)])
     claims: dict[int, list[LedgerRef]] = {}
     for rows in (catalog.ledgers, catalog.lost):
         for row in np.flatnonzero(np.isin(rows["ledger_id"], ids)).tolist():
@@ -104,13 +104,13 @@ def claimants(catalog: Catalog, ledger_id: int) -> frozenset[str]:
     lost = catalog.lost[catalog.lost["ledger_id"] == ledger_id]
     refs = [*catalog.all_of(ledger_id), *map(catalog.ref_of, lost)]
     offloaded = {ref.object("index").key for ref in refs if ref.layout == NUMBER}
-    offloaded |= {one.key.index_key for one in remains_of(catalog).bad_indexes if one.key.ledger_id == ledger_id}
+    offloaded |= {one.key.index_key for one in fragments_of(catalog).bad_indexes if one.key.ledger_id == ledger_id}
     others = {f"{ref.key} {ref.version}" for ref in refs if ref.layout != NUMBER}
     return frozenset(offloaded | others | {one.key for one in unknown_ones(catalog, ledger_id)})
 
 
 def unknown_ones(catalog: Catalog, ledger_id: int) -> list[Unreadable]:
     """Return the objects of an id in other layouts that may be whole but are unreadable: access refused, or an unknown version."""
-    others = (remains for number, remains in catalog.remains.items() if number != NUMBER)
-    shown = (one for remains in others for one in remains.unreadable() if one.ledger_id == ledger_id)
+    others = (fragments for number, fragments in catalog.fragments.items() if number != NUMBER)
+    shown = (one for fragments in others for one in fragments.unreadable() if one.ledger_id == ledger_id)
     return [one for one in shown if not isinstance(one.error, CorruptObjectError)]

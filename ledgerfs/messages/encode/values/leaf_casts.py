@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from ledgerfs.messages.encode.values.places import Place
-from ledgerfs.messages.encode.values.text_casts import from_text, is_read_from_text, told
+from ledgerfs.messages.encode.values.text_casts import from_text, is_read_from_text, reported
 from ledgerfs.messages.text.json_typed import typed_values
 
 _Check = Callable[[pa.DataType], bool]
@@ -98,7 +98,7 @@ def _cast(array: pa.Array, wanted: pa.DataType, place: Place) -> pa.Array:
         made = _converted(array, wanted)
     except _CANNOT as error:
         index = _first_bad(array, wanted)
-        place.fail(index, f"is not a value of {wanted}: {_shown(array, index)}" + _told(error))
+        place.fail(index, f"is not a value of {wanted}: {_shown(array, index)}" + _reported(error))
     if pt.is_floating(wanted):
         _check_float(array, made, place)
     return made
@@ -107,7 +107,9 @@ def _cast(array: pa.Array, wanted: pa.DataType, place: Place) -> pa.Array:
 def _from_text(texts: pa.Array, wanted: pa.DataType, place: Place) -> pa.Array:
     made, reasons = from_text(texts, wanted)
     for index in np.flatnonzero(reasons)[:1].tolist():
-        place.fail(index, f"is not a value of {wanted}: {_shown(texts, index)}" + _told(told(int(reasons[index]))))
+        place.fail(
+            index, f"is not a value of {wanted}: {_shown(texts, index)}" + _reported(reported(int(reasons[index])))
+        )
     return _cast(made, wanted, place) if pt.is_integer(wanted) else made
 
 
@@ -191,6 +193,6 @@ def _shown(array: pa.Array, index: int) -> str:
     return repr(one[0].as_py())[:80]
 
 
-def _told(error: Exception | str) -> str:
+def _reported(error: Exception | str) -> str:
     text = " ".join(str(error).split())
     return f" ({text[:160]})" if text else ""

@@ -21,7 +21,7 @@ from ledgerfs.messages.text.json_typed import TEXT, clocks, dates, decimals, tim
 
 _NO_TEXT, _TOO_FINE, _OUT_OF_RANGE, _WITH_ZONE = 1, 2, 3, 4
 """Why a text has no value."""
-_TOLD = {_TOO_FINE: "it has more digits", _OUT_OF_RANGE: "it is outside the range", _WITH_ZONE: "it has a zone"}
+_REPORTED = {_TOO_FINE: "it has more digits", _OUT_OF_RANGE: "it is outside the range", _WITH_ZONE: "it has a zone"}
 _INTEGERS = pa.decimal128(38, 0)
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _OF_DATE = r"(?P<year>[0-9]{4}|[+-][0-9]{4,9})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
@@ -71,9 +71,9 @@ def from_text(texts: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Int64]:
     return pc.if_else(is_same, found, read), reasons
 
 
-def told(reason: int) -> str:
+def reported(reason: int) -> str:
     """Return a reason in words; empty for a text of another kind."""
-    return _TOLD.get(reason, "")
+    return _REPORTED.get(reason, "")
 
 
 def _by_arrow(texts: pa.Array, kind: pa.DataType) -> tuple[pa.Array, pa.BooleanArray]:

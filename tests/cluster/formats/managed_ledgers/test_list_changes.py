@@ -130,12 +130,14 @@ def test_golden_contexts_are_written_as_brokers_wrote_them(golden: Path) -> None
         if not managed_ledger_of(path):
             continue
         record = ManagedLedgerRecord.FromString(data)
-        told = {one.ledger_id: one.context for one in parse_managed_ledger_info(data, key=path).ledgers if one.context}
+        reported = {
+            one.ledger_id: one.context for one in parse_managed_ledger_info(data, key=path).ledgers if one.context
+        }
         for one in record.ledger:
             one.ClearField("context")
-        assert with_contexts(record.SerializeToString(), told, key=path).plain == data
-        assert with_contexts(data, told, key=path).plain == data
-        changed += len(told)
+        assert with_contexts(record.SerializeToString(), reported, key=path).plain == data
+        assert with_contexts(data, reported, key=path).plain == data
+        changed += len(reported)
     assert changed > 50
 
 
@@ -169,9 +171,9 @@ def test_any_list_has_the_change_and_all_else(
     assert parse_managed_ledger_info(found.plain, key=KEY) == expected
     assert found.plain.count(UNKNOWN) == node.count(UNKNOWN)
     # The old contexts come back, and the node is what it was.
-    told = {one.ledger_id: one.context for one in info.ledgers if one.ledger_id in chosen and one.context}
-    if len(told) == len(chosen):
-        assert with_contexts(found.plain, told, key=KEY).plain == node
+    reported = {one.ledger_id: one.context for one in info.ledgers if one.ledger_id in chosen and one.context}
+    if len(reported) == len(chosen):
+        assert with_contexts(found.plain, reported, key=KEY).plain == node
 
 
 @settings(deadline=None, max_examples=120)

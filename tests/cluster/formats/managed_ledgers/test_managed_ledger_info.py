@@ -59,11 +59,11 @@ def test_golden_lists_are_what_brokers_say_of_them(nodes: GoldenNodes) -> None:
     assert len(nodes.stats) >= 16
     for topic, stats in nodes.stats.items():
         info = parse(lists[topic])
-        told = [(one["ledgerId"], one["entries"], one["size"], one["offloaded"]) for one in stats["ledgers"]]
+        reported = [(one["ledgerId"], one["entries"], one["size"], one["offloaded"]) for one in stats["ledgers"]]
         found = [(one.ledger_id, one.entries, one.size, one.is_offloaded) for one in info.ledgers]
         # The open ledger is another one since the broker was started again.
-        assert found[:-1] == told[:-1]
-        assert found[-1][1:] == told[-1][1:] == (0, 0, False)
+        assert found[:-1] == reported[:-1]
+        assert found[-1][1:] == reported[-1][1:] == (0, 0, False)
         assert sum(one.entries for one in info.ledgers) == stats["numberOfEntries"]
         assert sum(one.size for one in info.ledgers) == stats["totalSize"]
         assert all(one.closed_ms > 1_700_000_000_000 for one in info.ledgers[:-1])

@@ -34,8 +34,8 @@ def envelope(codec: int, plain: bytes) -> bytes:
 
 
 def with_size(codec: int, stored: bytes, size: int) -> bytes:
-    told = EnvelopeRecord(compression=codec, uncompressed_size=size).SerializeToString()
-    return b"\x47\x78" + len(told).to_bytes(4, "big") + told + stored
+    reported = EnvelopeRecord(compression=codec, uncompressed_size=size).SerializeToString()
+    return b"\x47\x78" + len(reported).to_bytes(4, "big") + reported + stored
 
 
 @for_each("codec", list(Compression))

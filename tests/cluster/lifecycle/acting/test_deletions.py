@@ -16,7 +16,7 @@ from ledgerfs_cluster.offload.journal import AGAIN_MS, ROOT, JournalRecord
 from tests.cluster.support.live_clusters import TOPIC, LiveCluster, messages
 from tests.cluster.support.marked import Marked
 from tests.cluster.support.outcomes import done, left, remarks
-from tests.cluster.support.told_owners import NAME
+from tests.cluster.support.reported_owners import NAME
 from tests.support.tries import without_pauses
 
 LONG_AFTER_MS = AGAIN_MS + 600_000

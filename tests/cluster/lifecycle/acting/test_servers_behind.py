@@ -23,7 +23,7 @@ from tests.cluster.support.live_clusters import TOPIC, LiveCluster
 from tests.cluster.support.live_offloads import S3
 from tests.cluster.support.marked import Marked
 from tests.cluster.support.outcomes import done, left, remarks
-from tests.cluster.support.told_owners import NAME
+from tests.cluster.support.reported_owners import NAME
 
 WHOLE = "0x00000000_0xffffffff"
 NAMESPACE = "public/default"

@@ -66,7 +66,7 @@ def test_a_broker_is_not_asked_for_nothing(live: LiveCluster, broker: LiveBroker
     assert (broker.admin.seen, broker.loads) == ([], [])
 
 
-def test_an_error_of_the_broker_is_told_with_its_reason(broker: LiveBroker, listed: ListReader) -> None:
+def test_an_error_of_the_broker_is_reported_with_its_reason(broker: LiveBroker, listed: ListReader) -> None:
     broker.fails_with = "org.jclouds.http.HttpResponseException: 503"
     with pytest.raises(BrokerOffloadError, match=r"jclouds.*503"):
         offload_and_compare(api(broker), NAME, END, listed)
@@ -140,8 +140,8 @@ def test_a_broker_that_refuses_because_of_an_offload_that_it_does_not_know_is_no
 ) -> None:
     def refuse(handler: BaseHTTPRequestHandler) -> None:
         is_status = handler.command == "GET"
-        told = {"status": state, "lastError": ""} if is_status else {"reason": "Offload already in progress"}
-        send(handler, 200 if is_status else 409, json.dumps(told))
+        reported = {"status": state, "lastError": ""} if is_status else {"reason": "Offload already in progress"}
+        send(handler, 200 if is_status else 409, json.dumps(reported))
 
     broker.admin.faults = [refuse] * 50
     broker.admin.asked.clear()
@@ -202,7 +202,7 @@ def test_a_paused_broker_leaves_it_unknown_and_may_still_do_it(
     assert offloaded(live)[:3] == [150, 151, 152]
 
 
-def test_a_status_that_is_none_is_told(broker: LiveBroker) -> None:
+def test_a_status_that_is_none_is_reported(broker: LiveBroker) -> None:
     for body in ("[]", "{}", '{"status":"DONE"}', "<html>", ""):
         broker.admin.answers[f"/admin/v2/persistent/{TOPIC}/offload"] = (200, body)
         with pytest.raises(AdminApiError, match=r"no status of an offload|not JSON"):

@@ -18,7 +18,7 @@ def api(broker: LiveBroker) -> BrokerApi:
     return BrokerApi(AdminRequests(broker.url))
 
 
-def test_what_a_trim_did_is_told_from_the_list(live: LiveCluster, broker: LiveBroker, listed: ListReader) -> None:
+def test_what_a_trim_did_is_reported_from_the_list(live: LiveCluster, broker: LiveBroker, listed: ListReader) -> None:
     live.offload(TOPIC, 150)
     live.offload(TOPIC, 151)
     broker.past_retention, broker.deletes_copies = {150}, True
@@ -58,7 +58,7 @@ def test_a_trim_whose_answer_was_lost_is_sent_again(live: LiveCluster, broker: L
     assert len(broker.admin.asked) == 2
 
 
-def test_a_trim_that_is_refused_is_told(broker: LiveBroker) -> None:
+def test_a_trim_that_is_refused_is_reported(broker: LiveBroker) -> None:
     broker.admin.faults = [answering(500, "BadVersion")]
     with pytest.raises(AdminApiError, match="500: BadVersion"):
         api(broker).trim(NAME)

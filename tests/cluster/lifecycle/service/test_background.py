@@ -24,7 +24,7 @@ from ledgerfs_cluster.zookeeper.changes import ClusterLock
 from ledgerfs_cluster.zookeeper.filesystem import ClusterFileSystem
 from tests.cluster.support.live_clusters import TOPIC, LiveCluster, messages
 from tests.cluster.support.live_offloads import S3
-from tests.cluster.support.told_owners import NAME, ToldOwners
+from tests.cluster.support.reported_owners import NAME, ReportedOwners
 from tests.support.waiting import wait_until
 
 
@@ -36,7 +36,7 @@ def _step(cluster: LiveCluster) -> Iterator[OneStep]:
             *(lock, ClosedLedgers(living), open_bucket, {"pulsarclustername": "ours"}),
             noted_ms=lambda: 1_000,
             url_of=lambda _: None,
-            owner_of=ToldOwners().owner_of,
+            owner_of=ReportedOwners().owner_of,
         )
     living.nodes.close()
 

@@ -108,11 +108,11 @@ def test_a_list_that_is_damaged_keeps_no_other_topic_back(cluster: LiveCluster) 
     cluster.zookeeper.set(path, b"\xff\xff")
     with service(cluster, policy(cluster)) as made:
         made.run(lambda *_: None, once=True)
-        told = [one.text for one in made.events.troubles()]
+        reported = [one.text for one in made.events.troubles()]
     assert offloaded(cluster, SHOWN) == 2
     assert marked(cluster) == [f"orphan-{seen}"]
     assert ledger_path(unseen) in cluster.nodes
-    assert any(managed_ledger_of(HIDDEN) in one and "not a valid protobuf message" in one for one in told)
+    assert any(managed_ledger_of(HIDDEN) in one and "not a valid protobuf message" in one for one in reported)
     found = status(cluster)
     assert (found.passes, found.failed_passes, found.refused["unreadable"]) == (1, 0, 1)
 
@@ -129,10 +129,10 @@ def test_a_bucket_that_cannot_be_listed_keeps_nothing_else_back(cluster: LiveClu
     text = policy(cluster, f'[buckets.away]\nurl = "{away}"\n')
     with service(cluster, text) as made:
         made.run(lambda *_: None, once=True)
-        told = [one.text for one in made.events.troubles()]
+        reported = [one.text for one in made.events.troubles()]
     assert offloaded(cluster, SHOWN) == 2
     assert sorted(marked(cluster)) == sorted([record.name, f"orphan-{seen}"])
-    assert any(one.startswith(away) for one in told)
+    assert any(one.startswith(away) for one in reported)
     (tmp_path / "policy.toml").write_text(text)
     command = ["lifecycle", "plan", str(tmp_path / "policy.toml"), "--json", "--pass-seconds", "0"]
     done = run(*command, *PATIENT, code=1)

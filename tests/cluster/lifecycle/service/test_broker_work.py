@@ -74,7 +74,7 @@ def test_what_waits_is_done_as_it_was_planned_last_and_once(brokers: _Brokers) -
     assert sorted(one.ledger_ids for one in brokers.asked) == [(1,)] * 4 + [(3,)]
 
 
-def test_work_that_fails_is_told_and_may_be_begun_again(brokers: _Brokers) -> None:
+def test_work_that_fails_is_reported_and_may_be_begun_again(brokers: _Brokers) -> None:
     brokers.work.begin(action(TRIM, 1, 13))
     wait_until(lambda: brokers.work.is_idle)
     assert [one.text for one in brokers.events.troubles()] == [

@@ -20,13 +20,13 @@ def test_a_look_that_is_under_way_ends_with_the_service(tmp_path: Path) -> None:
             "public/default", retention_policies={"retentionTimeInMinutes": 1, "retentionSizeInMB": -1}
         )
         living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
-        told: list[str] = []
+        reported: list[str] = []
         try:
             file = parse_policy_file(b"", Path("policy.toml"))
             with service_of(file, living, NewestEntries(living.reading), None, 0.0) as made:
 
                 def stop(what: str, _: int, __: int | None) -> None:
-                    told.append(what)
+                    reported.append(what)
                     made.stop()
 
                 made.run(stop, once=True)
@@ -34,6 +34,6 @@ def test_a_look_that_is_under_way_ends_with_the_service(tmp_path: Path) -> None:
         finally:
             living.nodes.close()
         # It is asked to end when it tells something first, and tells nothing after that.
-        assert len(told) == 1
+        assert len(reported) == 1
         assert LOCK_PATH not in cluster.nodes
         assert not any(path.startswith("/ledgerfs/lifecycle/journal/") for path in cluster.nodes)

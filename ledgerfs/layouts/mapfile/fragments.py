@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.fragments import Fragments, Unreadable
 from ledgerfs.catalog.missing_ledgers import UNKNOWN, GapKind, is_young
-from ledgerfs.catalog.remains import Remains, Unreadable
 from ledgerfs.errors import LedgerfsError, NotFoundError, ObjectNotFoundError
 from ledgerfs.formats.ledger_metadata import LedgerMetadata
 from ledgerfs.formats.uuid_halves import uuid_halves
@@ -54,7 +54,7 @@ class PartialLedger:
     is_empty: bool
 
     @property
-    def told(self) -> str | None:
+    def reported(self) -> str | None:
         """The managed ledger by its metadata."""
         return None if self.metadata is None else self.metadata.managed_ledger
 
@@ -71,7 +71,9 @@ class PartialLedger:
     @property
     def managed_ledgers(self) -> tuple[str | None, ...]:
         """All managed ledgers that it may belong to; (None,) if they are unknown."""
-        return tuple(dict.fromkeys(name for name in (self.managed_ledger, self.told) if name is not None)) or (None,)
+        return tuple(dict.fromkeys(name for name in (self.managed_ledger, self.reported) if name is not None)) or (
+            None,
+        )
 
     def place_of(self, managed_ledger: str | None) -> str:
         """Return the place that, with a name of `managed_ledgers`, identifies the folder."""
@@ -89,8 +91,8 @@ class PartialLedger:
 
 
 @dataclass(frozen=True, slots=True)
-class MapFileRemains(Remains):
-    """Contents of a bucket besides ledgers (`ledgerfs.catalog.remains.Remains`)."""
+class MapFileFragments(Fragments):
+    """Contents of a bucket besides ledgers (`ledgerfs.catalog.fragments.Fragments`)."""
 
     partial: tuple[PartialLedger, ...] = ()
     is_one_ledger: bool = False
@@ -106,7 +108,7 @@ class MapFileRemains(Remains):
         """False if there are any: they may be whole by the next listing."""
         return not self.partial
 
-    def renamed(self, new_row: npt.NDArray[np.int32]) -> "MapFileRemains":  # noqa: ARG002  (these have names as texts)
+    def renamed(self, new_row: npt.NDArray[np.int32]) -> "MapFileFragments":  # noqa: ARG002  (these have names as texts)
         """Return the same."""
         return self
 
@@ -132,16 +134,18 @@ class MapFileRemains(Remains):
         return {"partial MapFiles": len(self.partial)}
 
 
-def require_top(remains: MapFileRemains, url: str) -> None:
+def require_top(fragments: MapFileFragments, url: str) -> None:
     """Raise `NotFoundError` if incomplete ledgers show that the opened folder is inside of a bucket."""
-    if remains.is_one_ledger and remains.is_empty:
+    if fragments.is_one_ledger and fragments.is_empty:
         reason = "this is the folder of one ledger (with data and index): open the folder that contains the folders of tenants"
         raise NotFoundError(reason, key=url)
-    misplaced = [one for one in remains.partial if one.managed_ledger is None]
-    if not misplaced or len(misplaced) < len(remains.partial):
+    misplaced = [one for one in fragments.partial if one.managed_ledger is None]
+    if not misplaced or len(misplaced) < len(fragments.partial):
         return
-    above = {one.told.removesuffix(one.folder.path).rstrip("/") for one in misplaced if one.told is not None}
-    is_below = len(above) == 1 and all(one.told is None or one.told.endswith(one.folder.path) for one in misplaced)
+    above = {one.reported.removesuffix(one.folder.path).rstrip("/") for one in misplaced if one.reported is not None}
+    is_below = len(above) == 1 and all(
+        one.reported is None or one.reported.endswith(one.folder.path) for one in misplaced
+    )
     where = f"; the opened folder is {above.pop()!r} in it" if is_below else ""
     reason = (
         f"{len(misplaced):,} folders of ledgers, the first {misplaced[0].folder.key!r}, are not in "
@@ -150,10 +154,10 @@ def require_top(remains: MapFileRemains, url: str) -> None:
     raise NotFoundError(reason, key=url)
 
 
-def remains_of(catalog: "Catalog") -> MapFileRemains:
+def fragments_of(catalog: "Catalog") -> MapFileFragments:
     """Return the incomplete ledgers of a catalog."""
-    found = catalog.remains.get(NUMBER)
-    return MapFileRemains() if found is None else cast("MapFileRemains", found)
+    found = catalog.fragments.get(NUMBER)
+    return MapFileFragments() if found is None else cast("MapFileFragments", found)
 
 
 def has_copy(catalog: Catalog, partial: PartialLedger) -> bool:
@@ -182,7 +186,7 @@ def _has_copy_of(catalog: Catalog, managed_ledger: str | None, partial: PartialL
 def find_gaps(catalog: Catalog, now_ms: int) -> Iterator[tuple[Any, ...]]:
     """Yield the missing ledgers, as rows of `GAP`; ``now_ms`` is the time of the listing, ms since 1970 UTC."""
     rows = {place: row for row, place in enumerate(catalog.places)}
-    for partial in remains_of(catalog).partial:
+    for partial in fragments_of(catalog).partial:
         folder = partial.folder
         if partial.is_deleted:
             continue

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.catalog_rows import agree, is_sound
+from ledgerfs.catalog.fragments import Fragments, Unreadable
 from ledgerfs.catalog.missing_ledgers import UNKNOWN, GapKind, is_young
-from ledgerfs.catalog.remains import Remains, Unreadable
 from ledgerfs.errors import LedgerfsError, ObjectNotFoundError
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.formats.uuid_halves import uuid_halves
@@ -53,8 +53,8 @@ class BadIndex:
 
 
 @dataclass(frozen=True, slots=True)
-class BlobRemains(Remains):
-    """Contents of a bucket besides ledgers (`ledgerfs.catalog.remains.Remains`).
+class BlobFragments(Fragments):
+    """Contents of a bucket besides ledgers (`ledgerfs.catalog.fragments.Fragments`).
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class BlobRemains(Remains):
         """False with bad indexes and refused objects: the next listing finds them again."""
         return not (self.bad_indexes or self.refused)
 
-    def renamed(self, new_row: npt.NDArray[np.int32]) -> "BlobRemains":
+    def renamed(self, new_row: npt.NDArray[np.int32]) -> "BlobFragments":
         """Return the same with other rows of names: ``new_row`` of each old one."""
         orphans = self.orphans.copy()
         is_named = orphans["name"] >= 0
@@ -119,10 +119,10 @@ def refused_data(key: LedgerKey, error: LedgerfsError) -> Unreadable:
     return Unreadable(key.ledger_id, key.uuid, key.data_key, error)
 
 
-def remains_of(catalog: "Catalog") -> BlobRemains:
+def fragments_of(catalog: "Catalog") -> BlobFragments:
     """Return this layout's orphans and bad indexes of a catalog."""
-    found = catalog.remains.get(NUMBER)
-    return BlobRemains() if found is None else cast("BlobRemains", found)
+    found = catalog.fragments.get(NUMBER)
+    return BlobFragments() if found is None else cast("BlobFragments", found)
 
 
 class SameIds:
@@ -132,7 +132,7 @@ class SameIds:
 
     def __init__(self, catalog: Catalog) -> None:
         ledgers, self._ledgers = catalog.ledgers, catalog.ledgers
-        left = np.array(list(remains_of(catalog).ledger_ids()), np.int64)
+        left = np.array(list(fragments_of(catalog).ledger_ids()), np.int64)
         ids = np.concatenate([catalog.lost["ledger_id"], left])
         self._by_id: dict[int, list[int]] = {}
         for row in np.flatnonzero(np.isin(ledgers["ledger_id"], ids)).tolist() if ids.size else []:
@@ -178,12 +178,12 @@ def _lost(catalog: Catalog, near: SameIds) -> Iterator[Row]:
         else:
             copy = near.of_topic(ledger_id, name)
         if copy is None or not agree(copy, lost):
-            told = tuple(int(lost[column]) for column in ("last_entry", "length", "created_ms", "changed_ms"))
-            yield (*_key(lost), name, 0, NUMBER, GapKind.DATA_LOST, copy is not None, *told)
+            reported = tuple(int(lost[column]) for column in ("last_entry", "length", "created_ms", "changed_ms"))
+            yield (*_key(lost), name, 0, NUMBER, GapKind.DATA_LOST, copy is not None, *reported)
 
 
 def _without_readable_index(catalog: Catalog, near: SameIds) -> Iterator[Row]:
-    for bad in remains_of(catalog).bad_indexes:
+    for bad in fragments_of(catalog).bad_indexes:
         # A missing index was deleted since the listing, with its ledger: the index is deleted first.
         if not (bad.has_copy or isinstance(bad.error, ObjectNotFoundError)):
             ledger_id, name = bad.key.ledger_id, catalog.row_of(bad.managed_ledger)
@@ -192,7 +192,7 @@ def _without_readable_index(catalog: Catalog, near: SameIds) -> Iterator[Row]:
 
 
 def _orphans(catalog: Catalog, near: SameIds, now_ms: int) -> Iterator[Row]:
-    orphans = remains_of(catalog).orphans
+    orphans = fragments_of(catalog).orphans
     are_young = is_young(orphans["modified_ms"], now_ms)
     published = np.concatenate([catalog.ledgers["uuid_high"], catalog.lost["uuid_high"]]) >> _GROUP_SHIFT
     is_unpublished = orphans["is_of_job"] & ~np.isin(orphans["uuid_high"] >> _GROUP_SHIFT, published)

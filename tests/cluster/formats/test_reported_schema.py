@@ -8,7 +8,7 @@ import pytest
 
 from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, key_value_schema
-from ledgerfs_cluster.formats.stored_schema import has_hash, is_as_registered, told_text
+from ledgerfs_cluster.formats.stored_schema import has_hash, is_as_registered, reported_text
 from tests.support.each import for_each
 
 VALUE = b'{"type":"record","name":"R","fields":[{"name":"d","type":"double","default":1.50}]}'
@@ -21,17 +21,17 @@ def stored(key: bytes, value: bytes) -> SchemaInfo:
 
 
 @pytest.mark.parametrize("key", [b"", b"null"])
-def test_a_pair_is_told_with_its_parts_as_they_are_written(key: bytes) -> None:
-    text = told_text(stored(key, VALUE))
+def test_a_pair_is_reported_with_its_parts_as_they_are_written(key: bytes) -> None:
+    text = reported_text(stored(key, VALUE))
     assert text == '{"key":"","value":' + VALUE.decode() + "}"
-    assert told_text(SchemaInfo("KEY_VALUE", text.encode(), PROPERTIES)).startswith('{"key":"","value":{"type"')
+    assert reported_text(SchemaInfo("KEY_VALUE", text.encode(), PROPERTIES)).startswith('{"key":"","value":{"type"')
 
 
 @for_each(
     "schema", [SchemaInfo("STRING"), SchemaInfo("STRING", b"null"), SchemaInfo("AVRO", VALUE), SchemaInfo("INT64")]
 )
-def test_others_are_told_as_they_are(schema: SchemaInfo) -> None:
-    assert told_text(schema) == schema.data.decode()
+def test_others_are_reported_as_they_are(schema: SchemaInfo) -> None:
+    assert reported_text(schema) == schema.data.decode()
 
 
 @for_each(
@@ -50,16 +50,18 @@ def test_others_are_told_as_they_are(schema: SchemaInfo) -> None:
 )
 def test_what_no_broker_takes_is_refused(schema: SchemaInfo) -> None:
     with pytest.raises(InvalidSchemaError):
-        told_text(schema)
+        reported_text(schema)
 
 
 def test_the_hash_of_a_pair_is_that_of_its_stored_form() -> None:
     pair = stored(b"", VALUE.replace(b"1.50", b"1.5"))
     wanted = hashlib.sha256(pair.data).digest()
-    told = SchemaInfo("KEY_VALUE", json.dumps({"key": "", "value": json.loads(VALUE)}, indent=1).encode(), PROPERTIES)
+    reported = SchemaInfo(
+        "KEY_VALUE", json.dumps({"key": "", "value": json.loads(VALUE)}, indent=1).encode(), PROPERTIES
+    )
     assert has_hash(pair, wanted)
-    assert has_hash(told, wanted)
-    assert not has_hash(SchemaInfo("KEY_VALUE", told.data.replace(b'"R"', b'"S"'), PROPERTIES), wanted)
+    assert has_hash(reported, wanted)
+    assert not has_hash(SchemaInfo("KEY_VALUE", reported.data.replace(b'"R"', b'"S"'), PROPERTIES), wanted)
     assert not has_hash(SchemaInfo("KEY_VALUE", b"\0", PROPERTIES), wanted)
     assert not has_hash(SchemaInfo("AVRO", VALUE), wanted)
 

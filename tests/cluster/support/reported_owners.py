@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 NAME = managed_ledger_of(TOPIC)
 
 
-class ToldOwners:
+class ReportedOwners:
     """Owners of `TOPIC`; ``when_asked`` may do something before each answer."""
 
     def __init__(self) -> None:

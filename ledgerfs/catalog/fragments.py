@@ -23,11 +23,11 @@ class Unreadable(NamedTuple):
 class Kept(NamedTuple):
     """The cached form of a layout's other objects: a JSON value, and tables by name."""
 
-    told: Any
+    reported: Any
     tables: dict[str, Table]
 
 
-class Remains(Protocol):
+class Fragments(Protocol):
     """The objects of incomplete ledgers of one layout."""
 
     @property
@@ -45,7 +45,7 @@ class Remains(Protocol):
         """Name rows of topics without entries: a read of them returns nothing, without an error."""
         return frozenset()
 
-    def renamed(self, new_row: npt.NDArray[np.int32]) -> "Remains":
+    def renamed(self, new_row: npt.NDArray[np.int32]) -> "Fragments":
         """Return the same with other rows of names."""
         ...
 
