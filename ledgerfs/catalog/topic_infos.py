@@ -27,6 +27,8 @@ class TopicInfo:
         Number of ledgers, and of their entries and bytes, without further copies.
     created_ms
         Creation of the oldest ledger, ms since 1970 UTC, or None.
+    newest_ms
+        Creation of the newest ledger, ms since 1970 UTC, or None.
     uploaded_ms
         Upload of the newest ledger, ms since 1970 UTC.
     missing
@@ -42,6 +44,7 @@ class TopicInfo:
     created_ms: int | None
     uploaded_ms: int
     missing: int = 0
+    newest_ms: int | None = None
 
     def __repr__(self) -> str:
         missing = f", {self.missing:,} ledgers missing" if self.missing else ""
@@ -90,7 +93,7 @@ def topic_infos(names: Sequence[str | None], ledgers: Table, missing: Table, emp
     """
     rows, counts = np.unique(missing["name"], return_counts=True)
     gaps: dict[int, int] = dict(zip(rows.tolist(), counts.tolist(), strict=True))
-    found = {row: (0, 0, 0, _NEVER, 0) for row in (*gaps, *empty) if row >= 0} | _sums(ledgers)
+    found = {row: (0, 0, 0, _NEVER, 0, 0) for row in (*gaps, *empty) if row >= 0} | _sums(ledgers)
     return [
         TopicInfo(
             name=topic_of(names[row]),
@@ -101,13 +104,14 @@ def topic_infos(names: Sequence[str | None], ledgers: Table, missing: Table, emp
             created_ms=created if created < _NEVER else None,
             uploaded_ms=uploaded,
             missing=gaps.get(row, 0),
+            newest_ms=newest or None,
         )
-        for row, (count, entries, size, created, uploaded) in sorted(found.items())
+        for row, (count, entries, size, created, uploaded, newest) in sorted(found.items())
     ]
 
 
-def _sums(ledgers: Table) -> dict[int, tuple[int, int, int, int, int]]:
-    """Return {row of a name: (ledgers, entries, bytes, first creation, last upload)}."""
+def _sums(ledgers: Table) -> dict[int, tuple[int, int, int, int, int, int]]:
+    """Return {row of a name: (ledgers, entries, bytes, first creation, last upload, last creation)}."""
     is_primary = ledgers["copy"] == 0
 
     def column(name: str) -> npt.NDArray[np.int64]:
@@ -122,13 +126,14 @@ def _sums(ledgers: Table) -> dict[int, tuple[int, int, int, int, int]]:
     entries = _exact_sums(column("last_entry") - column("first_entry"), starts) + counts
     sizes = _exact_sums(column("length"), starts)
     created = column("created_ms")
+    last = np.maximum.reduceat(np.maximum(created, 0), starts)
     created[created <= 0] = _NEVER
     oldest = np.minimum.reduceat(created, starts)
     newest = np.maximum.reduceat(column("changed_ms"), starts)
-    sums = zip(counts, entries, sizes, oldest, newest, strict=True)
+    sums = zip(counts, entries, sizes, oldest, newest, last, strict=True)
     return {
-        int(row): (int(n), int(e), int(size), int(c), int(u))
-        for row, (n, e, size, c, u) in zip(rows, sums, strict=True)
+        int(row): (int(n), int(e), int(size), int(first), int(u), int(final))
+        for row, (n, e, size, first, u, final) in zip(rows, sums, strict=True)
     }
 
 

@@ -1,5 +1,6 @@
 """``ledgerfs head``: the first messages of a topic."""
 
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -9,17 +10,24 @@ from ledgerfs.cli.commands import command
 from ledgerfs.cli.head_following import show_following, start_of, with_usable_schema
 from ledgerfs.cli.notices import announce_compiling, say_left_out
 from ledgerfs.cli.options import bucket_argument
-from ledgerfs.cli.output import progress
+from ledgerfs.cli.output import progress, say
 from ledgerfs.cli.scan_options import scan_options
 from ledgerfs.cli.shown_rows import ShownRows, rows_shown_options
 from ledgerfs.scan.options import CHOICES, Order
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pyarrow as pa
+
     from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.bucket.topic import Topic
 
 
 @command()
-@click.option("-n", "messages", default=10, show_default=True, type=click.IntRange(min=0), help="Number of messages.")
+@click.option(
+    "-n", "messages", default=10, show_default=True, type=click.IntRange(min=0), help="Number of messages; 0 shows all."
+)
 @rows_shown_options
 @click.option(
     "--order",
@@ -89,9 +97,20 @@ def head(
         from ledgerfs.scan.report import ScanReport
 
         report = ScanReport()
-        given = {**scan, "order": order, "limit": messages}
+        given = {**scan, "order": order, "limit": messages or None}
         found, is_usable = with_usable_schema(partial(opened.scan, rows.names), opened.name, given)
-        rows.write(found.batches(report), found.schema)
+        rows.write(_counted(found.batches(report), opened, messages), found.schema)
         is_damaged = say_left_out(report)
     if is_damaged or not is_usable:
         context.exit(1)
+
+
+def _counted(batches: "Iterable[pa.RecordBatch]", topic: "Topic", messages: int) -> "Iterator[pa.RecordBatch]":
+    """Yield the rows; report in a terminal that there may be more than so many."""
+    shown = 0
+    for batch in batches:
+        shown += batch.num_rows
+        yield batch
+    if messages and shown == messages and sys.stderr is not None and sys.stderr.isatty():
+        entries = sum(ledger.ref.entries for ledger in topic.ledgers)
+        say(f"these are the first {messages:,} messages, of a topic with {entries:,} entries; -n 0 shows all")

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 def topics(bucket: "Bucket", *, with_schemas: bool, as_json: bool) -> None:
     """List the topics of a bucket with their sizes and times.
 
-    BUCKET is a URL that fsspec opens (s3://tier, gs://…, abfs://…) or a folder. "Oldest" is the creation of the topic's oldest
-    ledger, "newest" the upload of its newest one. Missing ledgers are not counted; they, ledgers of unknown topics, and ledgers
+    BUCKET is a URL that fsspec opens (s3://tier, gs://…, abfs://…) or a folder. "Oldest" and "newest" are the
+    creation times of the topic's oldest and newest ledger. Missing ledgers are not counted; they, ledgers of unknown topics, and ledgers
     that are being uploaded are reported on standard error.
 
     With --schemas, the column "schemas" is the number of saved versions. Topics whose newest message has an unsaved version are
@@ -62,6 +62,7 @@ def topics(bucket: "Bucket", *, with_schemas: bool, as_json: bool) -> None:
                     "entries": topic.entries,
                     "bytes": topic.bytes,
                     "created": iso_time(topic.created_ms),
+                    "newest": iso_time(topic.newest_ms),
                     "uploaded": iso_time(topic.uploaded_ms or None),
                     "missing": topic.missing,
                     "unplaced_in_bucket": unplaced,
@@ -123,9 +124,12 @@ def _show_table(found: "list[TopicInfo]", schemas: dict[str, str]) -> None:
             f"{topic.entries:,}",
             human_size(topic.bytes),
             minute(topic.created_ms),
-            minute(topic.uploaded_ms or None),
+            minute(topic.newest_ms),
             *((schemas[topic.name],) if schemas else ()),
         )
+    if len(found) > 1:
+        ledgers, entries, size = (sum(getattr(topic, name) for topic in found) for name in own)
+        rows.add_row(f"total of {len(found):,} topics", f"{ledgers:,}", f"{entries:,}", human_size(size))
     show(rows)
 
 

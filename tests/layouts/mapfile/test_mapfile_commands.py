@@ -82,7 +82,7 @@ def test_every_command(url: str, golden_mapfiles: Path, tmp_path: Path) -> None:
     assert len(output("head", url, PLAIN, "-n", "4").splitlines()) >= 4
     run("export", url, PLAIN, str(tmp_path / "out"), "--format", "parquet")
     assert sum(len(pd.read_parquet(path)) for path in (tmp_path / "out").rglob("*.parquet")) == len(expected)
-    assert "nothing" in output("repair", url)
+    assert "no action possible or needed" in output("repair", url)
     run("rm", url, f"entries/public/golden/plain/{names[0]}", "--yes", code=2)
     assert run("topics", url, "--layout", "pulsar_blob").stdout.decode().count("public/golden") == 0
 
