@@ -46,6 +46,7 @@ Examples:
   ledgerfs lifecycle plan policy.toml
   ledgerfs recover plan s3://tier --into pulsar+zk://new:2181 --admin http://new:8080
   ledgerfs offload s3://tier s3://tier-backup
+  ledgerfs compare s3://tier s3://tier-backup
   ledgerfs import rows.parquet s3://tier persistent://public/default/orders
   ledgerfs spark verify s3://tier             # with Apache Spark, on this machine or on a cluster
   ledgerfs mount s3://tier /mnt/tier          # as a folder, until: ledgerfs umount /mnt/tier
@@ -81,6 +82,7 @@ _COMMANDS = (
         "offload", "ledgerfs.cli.offload:offload",
         "Copy ledgers to another bucket, and read the copies back.",
     ),
+    LazyCommand("compare", "ledgerfs.cli.compare:compare", "Compare the ledgers and schemas of two buckets."),
     LazyCommand(
         "import", "ledgerfs.cli.import_rows:import_rows", "Write rows of files as messages of a new ledger."
     ),
