@@ -102,7 +102,8 @@ def _relative(text: str) -> datetime | None:
     if word in {"now", "today", "yesterday"}:
         midnight = datetime.combine(now.date(), time(), UTC)
         return {"now": now, "today": midnight, "yesterday": midnight - timedelta(days=1)}[word]
-    ago = _AGO.fullmatch(word)
+    # -1M is not a minute, and no month: months have different lengths.
+    ago = _AGO.fullmatch(text.strip())
     if ago is None:
         return None
     try:

@@ -89,7 +89,8 @@ def export(
         say(f"{report.topic}: {report.undecodable_before:,} values were not decoded by earlier runs")
     if report.unnamed_before:
         say(
-            f"{report.topic}: {report.unnamed_before:,} values were not decoded by earlier runs: their messages have no schema version"
+            f"{report.topic}: {report.unnamed_before:,} values were not decoded by earlier runs: their messages "
+            "have no schema version, or are encrypted"
         )
     for one in report.held[:_MOST_NAMED]:
         say(f"{report.topic}: {one}")

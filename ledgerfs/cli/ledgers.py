@@ -12,6 +12,7 @@ from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import bucket_argument, json_option
 from ledgerfs.cli.output import minute, print_json, progress, show, table
 from ledgerfs.display import human_size, printable
+from ledgerfs.errors import InvalidOptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +40,10 @@ class Row:
 
 
 def _before(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
-    return None if text is None else milliseconds_of(text if text.startswith("-") else f"-{text}")
+    try:
+        return None if text is None else milliseconds_of(f"-{text}")
+    except InvalidOptionError as error:
+        raise click.BadParameter(f"{text!r} is not an age such as 30d, 12h or 2w") from error
 
 
 @command()
@@ -58,8 +62,8 @@ def ledgers(
 ) -> None:
     """List the ledgers of a bucket, or of a topic.
 
-    The state is "whole", or the reason why the ledger cannot be read as a whole. Copies are further uploads of a ledger, of which one is
-    read; bytes are those of its entries. The last line is the total.
+    The state is "whole", by index and sizes, or the reason why the ledger cannot be read; `ledgerfs verify` reads the data. Copies
+    are further uploads of a ledger, of which one is read; bytes are those of its entries. The last line is the total.
 
     \b
     Examples:
@@ -70,9 +74,7 @@ def ledgers(
     with progress() as update:
         catalog = bucket.load_catalog(update)
     names = None if topic is None else bucket.topic(topic).managed_ledgers
-    rows = [
-        one for one in _rows(catalog, names) if before is None or (one.created is not None and one.created < before)
-    ]
+    rows = [one for one in _rows(catalog, names) if before is None or _is_before(one, before)]
     if sort is not None:
         rows.sort(key=lambda one: (getattr(one, sort) is not None, getattr(one, sort)))
     if times:
@@ -84,6 +86,12 @@ def ledgers(
         _show(rows, times=times)
     if topic is None:
         notice(bucket, catalog)
+
+
+def _is_before(row: Row, moment: int) -> bool:
+    """Return whether a ledger was created before; without a creation time, whether it was uploaded before."""
+    time = row.created if row.created is not None else row.uploaded
+    return time is not None and time < moment
 
 
 def _rows(catalog: "Catalog", names: "list[str | None] | None") -> "Iterator[Row]":

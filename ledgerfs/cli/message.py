@@ -54,6 +54,8 @@ def message(
       ledgerfs message s3://tier public/default/orders 129:66:0 --raw > value
       ledgerfs message s3://tier public/default/orders 129:66
     """
+    if {"key", "start_time", "end_time"} & scan.keys():
+        raise click.UsageError("the id selects the message: leave out --key, --start and --end", context)
     with progress() as update:
         bucket.load_catalog(update)
     announce_compiling()
@@ -91,7 +93,7 @@ def _message_of(topic: "Topic", message_id: str, options: dict[str, Any], *, is_
 
 def _write_raw(message: "Message") -> None:
     if message.value is None:
-        say("the message has no value (a tombstone)")
+        say("the message has no value: it is a tombstone, or encrypted without a matching private key")
         return
     sys.stdout.flush()
     sys.stdout.buffer.write(message.value)

@@ -134,8 +134,8 @@ _OPTIONS = (
     click.option(
         "--values",
         type=click.Choice(CHOICES["values"]),
-        help="bytes: values as they are (default, except head); typed: columns by the topic's saved schemas (ledgerfs schemas); json: "
-        "columns of all fields that occur, which reads values twice; auto: typed if a schema is known.",
+        help="bytes: values as they are (default of count and export); typed: columns by the topic's saved schemas (ledgerfs schemas); "
+        "json: columns of all fields that occur, which reads values twice; auto (default of the others): typed if a schema is known.",
     ),
     click.option(
         "--schema-version",

@@ -14,7 +14,7 @@ from ledgerfs.cli.options import bucket_argument
 from ledgerfs.cli.output import progress, say, show, table, terminal_width
 from ledgerfs.cli.scan_options import scan_options
 from ledgerfs.display import printable
-from ledgerfs.errors import InvalidOptionError, LedgerfsError, UnsupportedFormatError
+from ledgerfs.errors import InvalidOptionError, LedgerfsError
 
 if TYPE_CHECKING:
     import duckdb
@@ -85,7 +85,7 @@ def _session(bucket: "Bucket", scan: dict[str, Any]) -> "SqlSession":
         # An optional library, which also takes a while to import.
         from ledgerfs.query.connection import SqlSession, Tables
     except ImportError as error:
-        raise UnsupportedFormatError(f"SQL needs DuckDB: pip install 'ledgerfs[sql]' ({error})") from error
+        raise InvalidOptionError(f"SQL needs DuckDB: install the extra 'sql' of ledgerfs ({error})") from error
     from ledgerfs.scan.options import ScanOptions
 
     if "columns" in scan:

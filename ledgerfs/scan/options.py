@@ -10,7 +10,7 @@ from hashlib import sha256
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
-from ledgerfs.catalog.time_arguments import CLOCK_SLACK_MS, Moment, milliseconds_of
+from ledgerfs.catalog.time_arguments import CLOCK_SLACK_MS, Moment, iso_time, milliseconds_of
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
 
@@ -261,8 +261,8 @@ class ScanOptions:
 
     def _require_range(self) -> None:
         if self.start_ms is not None and self.end_ms is not None and self.start_ms >= self.end_ms:
-            reason = f"the time range is empty: start_time is {self.start_ms} ms, which is not before end_time"
-            raise InvalidOptionError(reason, key=f"end_time={self.end_ms}")
+            reason = f"the time range is empty: it starts at {iso_time(self.start_ms)}, which is not before its end"
+            raise InvalidOptionError(reason, key=f"end_time={iso_time(self.end_ms)}")
 
     def _require_of_values(self) -> None:
         version = self.schema_version

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import dataset
 
+from ledgerfs.errors import LedgerfsError
 from ledgerfs.scan.report import ScanReport
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ class ScanScanner:
                 self._on_report(report)
                 yield from scan.batches(report)
         except Exception as error:
+            if isinstance(error, LedgerfsError):
+                error.path = error.path or scan.topic
             self._on_failure(error)
             raise
 

@@ -154,10 +154,16 @@ def _plan(
         reason = f"the store refuses access to {denied[0].name}, {denied[0].key}{more}: {denied[0].why}"
         return topic.refused(f"{reason}; restore the topic after you have access")
     ledgers, left_out = _of_the_topic(name, [copies[one] for one in sorted(copies)], info, owners)
+    damaged = {ref.ledger_id for ref in catalog.refs_of(name)} - copies.keys()
     if dump is None or info is None:
-        missing = joined([_shown_part(one) for one in gaps if one.ledger_id not in {ref.ledger_id for ref in ledgers}])
+        there = {ref.ledger_id for ref in ledgers}
+        parts = [_shown_part(one) for one in gaps if one.ledger_id not in there]
+        named = {one.first_ledger for one in parts}
+        parts += [
+            _damaged_part(ref) for ref in catalog.refs_of(name) if ref.copy == 0 and ref.ledger_id in damaged - named
+        ]
+        missing = joined(sorted(parts, key=lambda one: one.first_ledger))
     else:
-        damaged = {ref.ledger_id for ref in catalog.refs_of(name)} - copies.keys()
         missing = joined(list(_missing_by_list(info, dump.ends, ledgers, gaps, damaged)))
     if left_out:
         ids = ", ".join(map(str, left_out[:5])) + (", …" if len(left_out) > 5 else "")
@@ -284,6 +290,10 @@ def _entries_of(one: LedgerInfo, end: LedgerEndAnswer | None) -> tuple[int | Non
     if end is None or end.end in {LastEnd.UNKNOWN, LastEnd.GONE}:
         return None, False
     return end.entries, end.end is LastEnd.CLOSED
+
+
+def _damaged_part(ref: LedgerRef) -> MissingPart:
+    return MissingPart(ref.ledger_id, ref.ledger_id, 1, ref.entries, ref.created_ms, ref.changed_ms or None, _DAMAGED)
 
 
 def _shown_part(one: MissingLedger) -> MissingPart:

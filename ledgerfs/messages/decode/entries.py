@@ -168,6 +168,7 @@ class TopicDecoder:
         # The number of messages of a batch is outside of the encrypted payload.
         leaves_sealed = not opens_batches and self.options.on_encrypted == "raise"
         payloads.open(_sealed if leaves_sealed else self.decrypt, self.options.on_encrypted, self.chunks)
+        self._report_sealed(payloads)
         if self.options.start_ms is not None:
             payloads.keep &= payloads.entries[Meta.PUBLISH_TIME] >= self.options.start_ms
         if self.options.end_ms is not None:
@@ -192,6 +193,15 @@ class TopicDecoder:
             self.topic, ledger_id, data, table, ids, messages, self._constants, self.undecodable, self.state_of
         )
         return pa.RecordBatch.from_arrays(columns.build(self.schema.names), schema=self.schema)
+
+    def _report_sealed(self, payloads: PlainPayloads) -> None:
+        """Report entries that could not be decrypted, which the caller allows."""
+        rows = payloads.sealed.nonzero()[0]
+        if rows.size:
+            result = "left out" if self.options.on_encrypted == "skip" else "null"
+            reason = f"the entry is encrypted, and no private key matches (--private-key); it is {result}"
+            first = f"{payloads.ledger_id}:{payloads.ids[rows[0]]}"
+            self.undecodable.append(Undecodable(None, reason, int(rows.size), first, is_error=False))
 
     def beginner(self) -> "TopicDecoder":
         """Return a decoder of the same topic with empty state, which skips damaged entries and reports to its own list."""

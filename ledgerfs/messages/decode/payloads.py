@@ -235,7 +235,7 @@ def no_key_for(names: Iterable[str], given: Iterable[str] = ()) -> str:
     keys = ", ".join(map(repr, given)) or "none"
     return (
         f"the message is encrypted for {wanted}, the given private keys are: {keys}; "
-        "pass the right key (private_keys, --private-key), or skip such messages (on_encrypted, --on-encrypted)"
+        "pass the right key (private_keys, --private-key), or on_encrypted='null' or 'skip' (--on-encrypted)"
     )
 
 

@@ -20,7 +20,7 @@ class Undecodable:
         The id of the first in the order of the rows, ``ledger:entry`` or ``ledger:entry:index``; of several partitions, in the first
         one that has any.
     is_error
-        False for values without a named schema: they are null, and not an error.
+        False for values without a named schema, and for encrypted ones that ``on_encrypted`` allows: they are not an error.
     raw
         The number in place of a time in the first message, in Pulsar's unit, ms; None for values.
 

@@ -1,5 +1,6 @@
 """What is planned of each topic: its ledgers, what will be missing and why, and which topics stay away."""
 
+import json
 import re
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from ledgerfs_cluster.recovery.report import TopicRecovery
 from tests.cluster.recovery.lost import catalog_of, dump_of, plan_topics
 from tests.cluster.support.live_clusters import LiveCluster, messages
 from tests.support.each import for_each
+from tests.support.entries import frame, metadata
+from tests.support.invoked import run
+from tests.support.ledgers import CREATED_MS, offload, put_in_folder
 
 pytestmark = pytest.mark.process
 ORDERS = "public/default/persistent/orders"
@@ -122,3 +126,17 @@ def test_names_and_partitions(cluster: LiveCluster) -> None:
 def test_a_template_that_is_none_is_refused(template: str) -> None:
     with pytest.raises(InvalidOptionError):
         Wanted(template=template)
+
+
+def test_damaged_ledgers_are_missing_also_without_a_dump(tmp_path: Path) -> None:
+    folder = tmp_path / "bucket"
+    folder.mkdir()
+    entries = [frame(metadata(sequence_id=i, publish_time_ms=CREATED_MS + i), b"value") for i in range(5)]
+    put_in_folder(folder, *(offload(entries, number, uuid=number) for number in (1, 2)))
+    (data,) = folder.glob("*-ledger-1")
+    data.write_bytes(data.read_bytes()[:-10])
+    planned = run("recover", "plan", str(folder))
+    assert b"ledger 1: 5 entries" in planned.stderr
+    assert b"are damaged" in planned.stderr
+    (topic,) = json.loads(run("recover", "plan", str(folder), "--json").stdout)["topics"]
+    assert [one["first_ledger"] for one in topic["missing"]] == [1]
