@@ -13,7 +13,7 @@ from ledgerfs.cli.notices import announce_compiling, say_left_out
 from ledgerfs.cli.options import bucket_argument
 from ledgerfs.cli.output import progress, say, show, table, terminal_width
 from ledgerfs.cli.scan_options import scan_options
-from ledgerfs.display import printable
+from ledgerfs.display import human_size, printable
 from ledgerfs.errors import InvalidOptionError, LedgerfsError
 
 if TYPE_CHECKING:
@@ -147,10 +147,11 @@ def _write_new(session: "SqlSession", statement: str, path: str) -> None:
             with _rows_of(session, statement) as rows:
                 if rows is None:
                     raise InvalidOptionError("the statement has no rows", key="SQL")
-                _write(rows, "parquet", file)
+                written = _write(rows, "parquet", file)
         except BaseException:
             Path(path).unlink()
             raise
+        click.echo(f"{printable(path)}: {written:,} rows, {human_size(file.tell())}")
 
 
 @contextmanager
@@ -179,7 +180,8 @@ def _text(value: object) -> str:
     return printable(value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value))
 
 
-def _write(rows: "duckdb.DuckDBPyRelation", kind: str, sink: BinaryIO) -> None:
+def _write(rows: "duckdb.DuckDBPyRelation", kind: str, sink: BinaryIO) -> int:
+    """Write the rows, and return their number."""
     from ledgerfs.tables.table_files import write_table
 
     quoted = ['"' + name.replace('"', '""') + '"' for name in rows.columns]
@@ -189,7 +191,7 @@ def _write(rows: "duckdb.DuckDBPyRelation", kind: str, sink: BinaryIO) -> None:
     )
     reader = rows.project(", ".join(columns)).to_arrow_reader(_ROWS_AT_ONCE)
     batches = map(_with_integers, reader) if kind == "jsonl" else reader
-    write_table(batches, reader.schema, sink, kind)
+    return write_table(batches, reader.schema, sink, kind)
 
 
 def _with_integers(batch: "pa.RecordBatch") -> "pa.RecordBatch":
