@@ -21,11 +21,14 @@ _CHUNK = 4 << 20
 def cat(bucket: "Bucket", paths: tuple[str, ...]) -> None:
     """Write files of the bucket's tree to standard output.
 
+    PATH is a file, a folder (all files below it), or a pattern such as 'jsonl/public/default/orders/*'; ledgers of a topic come by id.
+
     Exit code 1: a file is damaged, and the output is incomplete.
 
     \b
     Examples:
       ledgerfs cat s3://tier entries/public/default/orders/58.entries > 58.entries
+      ledgerfs cat s3://tier jsonl/public/default/orders > orders.jsonl
       ledgerfs cat s3://tier info/public/default/orders/58.json | jq .blocks
     """
     # This imports numpy, which --help does not need.
@@ -36,8 +39,11 @@ def cat(bucket: "Bucket", paths: tuple[str, ...]) -> None:
     with progress() as update:
         bucket.load_catalog(update)
     with progress(in_bytes=True) as update:
-        for path in paths:
-            opened = tree_of(bucket).open(path)
+        tree = tree_of(bucket)
+        # Before the first byte, since a misspelt path is to write nothing.
+        files = [node.path for path in paths for node in tree.matching(path)]
+        for path in files:
+            opened = tree.open(path)
             for start in range(0, opened.size, _CHUNK):
                 end = min(start + _CHUNK, opened.size)
                 opened.send(start, end, descriptor)

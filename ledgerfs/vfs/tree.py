@@ -7,7 +7,9 @@ of its catalog, shared in the process.
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from heapq import merge
+from itertools import takewhile
 from operator import itemgetter
 
 from ledgerfs.bucket.bucket import Bucket
@@ -26,6 +28,7 @@ from ledgerfs.vfs.views import FileReader, View, make_views
 from ledgerfs.vfs.views.entries import EntriesView
 from ledgerfs.vfs.views.ledger_tables import LedgerTables
 
+_MAGIC = re.compile(r"[*?[]")
 _FILE_NAME = re.compile(r"(0|[1-9][0-9]{0,18})(?:@([0-9a-f-]{36}))?(\.[a-z]+)\Z", re.ASCII)
 
 
@@ -138,6 +141,30 @@ class Tree:
             yield node
             if node.is_directory:
                 yield from self.walk(node.path)
+
+    def matching(self, path: str) -> Iterator[Node]:
+        """Yield the files that a path selects: itself, all below a directory, or with ``*``, ``?`` or ``[`` those that match.
+
+        Ledgers of a topic come by id. Raises `NotFoundError` if there is none.
+        """
+        try:
+            node = self.node(path)
+        except NotFoundError:
+            found = _MAGIC.search(path) and self._matching(path)
+            if not found:
+                raise
+            yield from found
+            return
+        yield from (one for one in self.walk(node.path) if not one.is_directory) if node.is_directory else (node,)
+
+    def _matching(self, pattern: str) -> list[Node]:
+        parts = _parts(pattern)
+        plain = list(takewhile(lambda part: not _MAGIC.search(part), parts))
+        return [
+            node
+            for node in self.walk("/".join(plain))
+            if not node.is_directory and _is_match(node.path.split("/"), parts)
+        ]
 
     def open(self, path: str) -> FileReader:
         """Open a file for reading; materialize it if needed.
@@ -262,3 +289,7 @@ class _BucketTree:
             if self._tree is None or self._tree.catalog is not catalog:
                 self._tree = Tree(catalog, bucket.reader, self._views, bucket.warn_of_unplaced)
             return self._tree
+
+
+def _is_match(parts: list[str], patterns: list[str]) -> bool:
+    return len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns))

@@ -165,7 +165,7 @@ def test_a_store_that_is_not_there_is_one_line_and_soon() -> None:
     "arguments",
     [
         ["ls", "BUCKET", "entries/nobody"],
-        ["cat", "BUCKET", "entries/public"],
+        ["cat", "BUCKET", "entries/nothing"],
         ["info", "BUCKET", "999"],
         ["info", "BUCKET", "x"],
         ["topics"],

@@ -105,3 +105,14 @@ def test_ledgers_are_those_of_the_catalog(golden_url: str, bucket: Bucket) -> No
 @pytest.mark.parametrize("age", ["soon", "30"])
 def test_an_invalid_age_is_refused(golden_url: str, age: str) -> None:
     assert run("ledgers", golden_url, "--older-than", age, code=2).stderr
+
+
+def test_cat_writes_folders_and_patterns_by_ledger_id(golden_url: str) -> None:
+    folder = "jsonl/public/golden/plain"
+    whole = run("cat", golden_url, folder).stdout
+    one_by_one = run("cat", golden_url, *(f"{folder}/{ledger}.jsonl" for ledger in (26, 84, 123))).stdout
+    assert whole == one_by_one
+    assert run("cat", golden_url, "jsonl/*/golden/pl[a-b]in/*").stdout == whole
+    both = run("cat", golden_url, "jsonl/public/golden/plain/26.jsonl", "jsonl/public/golden/no*", code=2)
+    assert both.stdout == b""
+    assert b"no such file" in both.stderr
