@@ -21,31 +21,36 @@ def ordered_map(
     """Yield ``call(item)`` for each item, in order; at most ``ahead`` results for each thread are in memory.
 
     Calls of quick items run in the caller's thread, since a switch takes longer. Raises an exception of a call, or of ``items``, after
-    the results before it, and stops. If the caller stops early, waiting calls do not begin.
+    the results before it, and stops. If the caller stops early, waiting calls do not begin, and those that have begun continue.
     """
     iterator, failure = iter(items), None
-    with ThreadPoolExecutor(threads, thread_name_prefix=name) as pool:
-        pending: deque[Future[Result]] = deque()
-        is_more = True
-        try:
-            while is_more or pending:
-                while is_more and len(pending) < ahead * threads:
-                    try:
-                        item = next(iterator)
-                        pending.append(_called(call, item) if is_quick(item) else pool.submit(call, item))
-                    except StopIteration:
-                        is_more = False
-                    except Exception as error:  # noqa: BLE001  (raised below, in order)
-                        is_more, failure = False, error
-                    if pending and pending[0].done():
-                        break
-                if pending:
-                    yield pending.popleft().result()
-            if failure is not None:
-                raise failure
-        finally:
-            for future in pending:
-                future.cancel()
+    pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+    pending: deque[Future[Result]] = deque()
+    is_more, is_abandoned = True, False
+    try:
+        while is_more or pending:
+            while is_more and len(pending) < ahead * threads:
+                try:
+                    item = next(iterator)
+                    pending.append(_called(call, item) if is_quick(item) else pool.submit(call, item))
+                except StopIteration:
+                    is_more = False
+                except Exception as error:  # noqa: BLE001  (raised below, in order)
+                    is_more, failure = False, error
+                if pending and pending[0].done():
+                    break
+            if pending:
+                yield pending.popleft().result()
+        if failure is not None:
+            raise failure
+    except GeneratorExit:
+        is_abandoned = True
+        raise
+    finally:
+        for future in pending:
+            future.cancel()
+        # The garbage collector may close an abandoned generator in a thread that is just starting, which waits for ever for other threads.
+        pool.shutdown(wait=not is_abandoned)
 
 
 def _called(call: Callable[[Item], Result], item: Item) -> Future[Result]:

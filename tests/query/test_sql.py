@@ -69,7 +69,13 @@ CONDITIONS = st.recursive(
         st.builds("ledger_id in ({}, {}, 26)".format, NUMBERS, NUMBERS),
         st.builds("key {} 'k{}'".format, COMPARED, st.integers(0, 20)),
         st.sampled_from(
-            ["key is null", "batch_index is not null", "key like 'k1%'", "octet_length(value) > 20", "event_time is null"]
+            [
+                "key is null",
+                "batch_index is not null",
+                "key like 'k1%'",
+                "octet_length(value) > 20",
+                "event_time is null",
+            ]
         ),
     ),
     lambda inner: st.one_of(
