@@ -12,7 +12,7 @@ def warm() -> None:
 
     \b
     Examples:
-      RUN pip install 'ledgerfs[s3]' && ledgerfs warm       # in a Dockerfile
+      RUN pip install '.[s3]' && ledgerfs warm       # in a Dockerfile
     """
     from ledgerfs.messages.warming import compile_kernels
 

@@ -219,7 +219,7 @@ def _binding() -> ModuleType:
     try:
         from ledgerfs.fuse_mount import binding
     except ImportError as error:
-        raise MountFailedError("mounting needs mfusepy; pip install 'ledgerfs[fuse]'") from error
+        raise MountFailedError("mounting needs mfusepy; pip install '.[fuse]' in a clone") from error
     except (OSError, AttributeError) as error:
         raise MountFailedError("mounting needs libfuse 3; apt-get install fuse3") from error
     return binding

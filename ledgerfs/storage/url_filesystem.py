@@ -26,7 +26,7 @@ def filesystem_of(url: str, storage_options: Mapping[str, Any]) -> tuple[Any, st
         fs, root = fsspec.core.url_to_fs(url, **storage_options)
     except ImportError as error:
         extra = _EXTRAS.get(url.partition("://")[0])
-        hint = f"pip install 'ledgerfs[{extra}]'" if extra else "install that library"
+        hint = f"pip install '.[{extra}]' in a clone" if extra else "install that library"
         raise UnusableUrlError(f"{error}; {hint}", key=key) from error
     except OSError as error:
         raise translate(error, key) from error

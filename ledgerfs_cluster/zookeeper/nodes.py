@@ -176,7 +176,7 @@ def client_for(settings: Settings, *, is_renewed: bool = True) -> "Client":
         from ledgerfs_cluster.zookeeper.session import require_servers
     except ImportError as error:
         key = without_credentials(settings.servers)
-        raise UnusableUrlError(f"{error}; pip install 'ledgerfs[cluster]'", key=key) from error
+        raise UnusableUrlError(f"{error}; pip install '.[cluster]' in a clone", key=key) from error
     require_servers(settings.servers)
     return Client(settings, is_renewed=is_renewed)
 

@@ -144,7 +144,7 @@ def test_without_pyspark_it_is_said_what_to_install_and_other_commands_work(gold
     command = [sys.executable, "-c", program]
     done = subprocess.run([*command, "spark", "verify", golden_url], capture_output=True, timeout=1800, check=False)
     assert done.returncode == 2
-    assert b"pip install 'ledgerfs[spark]'" in done.stderr
+    assert b"pip install '.[spark]' in a clone" in done.stderr
     assert b"Traceback" not in done.stderr
     for arguments in (["topics", golden_url], ["spark", "verify", "--help"], ["--help"]):
         subprocess.run([*command, *arguments], capture_output=True, timeout=1800, check=True)

@@ -286,7 +286,7 @@ def test_a_store_that_refuses_or_is_not_there_is_reported(s3_golden: str, s3: S3
 
 @pytest.mark.parametrize(
     ("module", "said"),
-    [("raise ImportError('no')", "ledgerfs[fuse]"), ("raise OSError('no')", "apt-get install fuse3")],
+    [("raise ImportError('no')", "pip install '.[fuse]' in a clone"), ("raise OSError('no')", "apt-get install fuse3")],
 )
 def test_missing_libraries_are_reported(folder: Path, place: Place, tmp_path: Path, module: str, said: str) -> None:
     (tmp_path / "site").mkdir()

@@ -37,6 +37,6 @@ _COMMANDS = (
 def spark() -> None:
     """Work on a whole bucket with Apache Spark.
 
-    Needs pip install 'ledgerfs[spark]' and Java 17. Put S3 credentials in the environment or in Spark's settings
+    Needs pip install '.[spark]' in a clone and Java 17. Put S3 credentials in the environment or in Spark's settings
     (spark.hadoop.fs.s3a.…), where all workers find them.
     """

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ledgerfs.spark.runtime.storage import Storage
 
-WHAT_IS_NEEDED = "Spark needs pip install 'ledgerfs[spark]' and Java 17 (Debian: openjdk-17-jre-headless)"
+WHAT_IS_NEEDED = "Spark needs pip install '.[spark]' in a clone and Java 17 (Debian: openjdk-17-jre-headless)"
 """The advice if Spark or Java is missing."""
 
 _MASTERS = ("local", "spark://", "k8s://", "yarn")

@@ -90,7 +90,7 @@ def run(
     Restores each topic as a whole, or not at all: tenants, namespaces and schemas through brokers, ledgers and subscriptions by one
     commit for each topic. Run it again after an interruption: restored topics stay, the rest is done. Then `ledgerfs recover check`
     compares. Brokers keep all restored data, whatever the former retention was; settings to change by hand are printed. Messages of
-    aborted transactions stay hidden (this needs pip install 'ledgerfs[pulsar]'). Follow docs/operating/recovery.md.
+    aborted transactions stay hidden (this needs pip install '.[pulsar]' in a clone). Follow docs/operating/recovery.md.
 
     Exit code 0: all data of the bucket is restored; data that was lost with the cluster is reported; 1: a topic is not restored,
     which is reported; 3: a store, ZooKeeper or a broker refused.
@@ -147,7 +147,7 @@ def check(
     Reads all of each topic through the new cluster's brokers, as a client does. Each message must arrive once and in order, with
     the position, payload, key, properties and times that the bucket has; messages of aborted transactions must not arrive. Later
     messages of producers are counted, and not compared. --topics matches the former names. The check writes nothing and leaves no
-    subscription. It needs pip install 'ledgerfs[pulsar]'.
+    subscription. It needs pip install '.[pulsar]' in a clone.
 
     Exit code 1: a difference, or nothing was restored.
 

@@ -180,7 +180,7 @@ def _package() -> ModuleType:
     try:
         import pulsar
     except ImportError as error:
-        reason = "the Python package pulsar-client is missing: pip install 'ledgerfs[pulsar]'"
+        reason = "the Python package pulsar-client is missing: pip install '.[pulsar]' in a clone"
         raise InvalidOptionError(reason, key="pulsar-client") from error
     module: ModuleType = pulsar
     return module
