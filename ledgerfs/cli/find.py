@@ -1,6 +1,5 @@
 """``ledgerfs find``: messages by key, property, text or field."""
 
-import re
 from functools import partial, reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from ledgerfs.cli.output import progress, say
 from ledgerfs.cli.scan_options import scan_options
 from ledgerfs.cli.shown_rows import ShownRows, rows_shown_options
 from ledgerfs.display import human_size
+from ledgerfs.errors import InvalidOptionError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,20 +30,12 @@ def _named(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dic
     return parsed_texts(texts)
 
 
-def _pattern(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
-    try:
-        re.compile(text or "")
-    except re.error as error:
-        raise click.BadParameter(f"invalid regular expression: {error}") from error
-    return text
-
-
 @command()
 @click.option(
     "-n", "messages", default=0, type=click.IntRange(min=0), help="Stop after so many hits; 0 (default) finds all."
 )
 @click.option("--text", metavar="TEXT", help="Only values that contain this text.")
-@click.option("--regex", metavar="REGEX", callback=_pattern, help="Only values that contain a match (RE2 syntax).")
+@click.option("--regex", metavar="REGEX", help="Only values that contain a match (RE2 syntax).")
 @click.option(
     "--property",
     "properties",
@@ -112,7 +104,9 @@ def find(  # noqa: PLR0917  (click's)
     with progress() as update:
         bucket.load_catalog(update)
     announce_compiling()
-    # This imports pyarrow and numba, which --help does not need.
+    # These import pyarrow and numba, which --help does not need.
+    import pyarrow as pa
+
     from ledgerfs.scan.report import ScanReport
 
     rows, report = ShownRows.of(scan, as_json=as_json, full=full), ScanReport()
@@ -126,7 +120,10 @@ def find(  # noqa: PLR0917  (click's)
         hits += batch.num_rows
         return batch
 
-    rows.write(map(counted, found.batches(report)), found.schema)
+    try:
+        rows.write(map(counted, found.batches(report)), found.schema)
+    except pa.ArrowException as error:
+        raise InvalidOptionError(f"the values cannot be searched like this: {error}", key=opened.name) from error
     is_damaged = say_left_out(report)
     read = bucket.stats()
     end = "" if report.is_whole or hits < messages else f"; -n {messages} stopped the search"
@@ -147,9 +144,15 @@ def _condition(
     if text is not None:
         made.append(pc.match_substring(pc.field("value"), text))
     if regex is not None:
+        try:
+            pc.match_substring_regex(pa.array([""]), regex)
+        except pa.ArrowInvalid as error:
+            raise InvalidOptionError(str(error), key="--regex") from error
         made.append(pc.match_substring_regex(pc.field("value"), regex))
     for name, value in properties.items():
-        made.append(pc.map_lookup(pc.field("properties"), pa.scalar(name), "first") == value)
+        # A message may have a name twice.
+        first, last = (pc.map_lookup(pc.field("properties"), pa.scalar(name), one) for one in ("first", "last"))
+        made.append((first == value) | (last == value))
     for path, value in fields.items():
         made.append(pc.field("value", *path.split(".")).cast(pa.string()) == value)
     return reduce(and_, made) if made else None

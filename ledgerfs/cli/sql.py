@@ -73,7 +73,7 @@ def sql(
         if statement is None:
             _run_all(session, kind)
         elif parquet is None:
-            _run(session, statement, kind)
+            _run_each(session, statement, kind)
         else:
             _write_new(session, statement, parquet)
         if sum([say_left_out(report) for report in session.tables.reports]):
@@ -97,17 +97,17 @@ def _session(bucket: "Bucket", scan: dict[str, Any]) -> "SqlSession":
 def _run_all(session: "SqlSession", kind: str | None) -> None:
     """Run the statements on standard input; in a terminal, an error does not end the session."""
     is_terminal = sys.stdin.isatty()
-    for statement in _statements(is_terminal=is_terminal):
+    for text in _texts(is_terminal=is_terminal):
         try:
-            _run(session, statement, kind)
+            _run_each(session, text, kind)
         except LedgerfsError as error:
             if not is_terminal:
                 raise
             say(str(error))
 
 
-def _statements(*, is_terminal: bool) -> Iterator[str]:
-    """Yield the statements of standard input, with line editing in a terminal."""
+def _texts(*, is_terminal: bool) -> Iterator[str]:
+    """Yield the lines of standard input up to each one that ends with a semicolon, with line editing in a terminal."""
     if is_terminal:
         import readline  # noqa: F401  (edits the lines that `input` reads)
     lines: list[str] = []
@@ -121,6 +121,11 @@ def _statements(*, is_terminal: bool) -> Iterator[str]:
             lines = []
     if "".join(lines).strip():
         yield "\n".join(lines)
+
+
+def _run_each(session: "SqlSession", text: str, kind: str | None) -> None:
+    for statement in session.split(text):
+        _run(session, statement, kind)
 
 
 def _run(session: "SqlSession", statement: str, kind: str | None) -> None:
@@ -138,6 +143,8 @@ def _run(session: "SqlSession", statement: str, kind: str | None) -> None:
 
 def _write_new(session: "SqlSession", statement: str, path: str) -> None:
     """Write the rows of a statement to a new file; removes it after an error."""
+    if len(session.split(statement)) != 1:
+        raise InvalidOptionError("--parquet needs exactly one statement", key="SQL")
     try:
         file = Path(path).open("xb")  # noqa: SIM115  (closed below)
     except OSError as error:

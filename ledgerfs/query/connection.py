@@ -106,8 +106,13 @@ class Tables:
 
     def _names(self) -> list[str]:
         """Return the names of topics, a partitioned one once."""
-        names = (split_partition(one.name)[0] for one in self.bucket.topics())
-        return sorted({name.removeprefix("persistent://") for name in names})
+        found = set()
+        for one in self.bucket.topics():
+            whole, number = split_partition(one.name)
+            # If a topic has exactly that name, its partitions are topics of their own.
+            is_part = number is not None and self.bucket.topic(whole).is_partitioned
+            found.add((whole if is_part else one.name).removeprefix("persistent://"))
+        return sorted(found)
 
     def _failed(self, error: Exception) -> None:
         self.failure = self.failure or error
@@ -130,6 +135,13 @@ class SqlSession:
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
+
+    def split(self, text: str) -> list[str]:
+        """Return the statements of a text, since `run` would drop the rows of all but the last."""
+        try:
+            return [one.query for one in duckdb.extract_statements(text)]
+        except duckdb.Error as error:
+            raise self.refused(error) from error
 
     def run(self, statement: str) -> duckdb.DuckDBPyRelation | None:
         """Return the rows of a statement, which are read when they are fetched; None if it has none.

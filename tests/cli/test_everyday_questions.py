@@ -47,6 +47,7 @@ def test_find_prints_the_messages_that_meet_all_conditions(golden_url: str, buck
     first = run("find", golden_url, PLAIN, "--text", "lazy ledger", "--json", "-n", "1")
     assert places([json.loads(first.stdout)]) == places(hits[:1])
     assert b"-n 1 stopped the search" in first.stderr
+    assert b"--regex" in run("find", golden_url, PLAIN, "--regex", "(?=a)b", code=2).stderr
     assert b"0 hits" in run("find", golden_url, PLAIN, "--text", "nothing of this").stderr
 
 

@@ -214,3 +214,24 @@ def test_errors_name_the_cause(golden_url: str, tmp_path: Path) -> None:
         ledgerfs.sql(open_bucket(url), TOPIC).sql(statement).to_arrow_table()
     with pytest.raises(CorruptMessageError, match="entry 3:7"):
         open_bucket(url).topic(TOPIC).scan(["value"]).to_arrow()
+
+
+def test_every_statement_of_a_text_is_run(golden_url: str) -> None:
+    text = f"select 1 as a; select 2 as b; select count(*) as n from '{PLAIN}'"
+    rows = [json.loads(line) for line in run("sql", golden_url, text, "--json").stdout.splitlines()]
+    assert rows == [{"a": 1}, {"b": 2}, {"n": 600}]
+    assert b"exactly one statement" in run("sql", golden_url, text, "--parquet", "never.parquet", code=2).stderr
+
+
+def test_partitions_beside_a_topic_of_their_name_are_in_a_pattern(tmp_path: Path) -> None:
+    entries = [frame(metadata(sequence_id=i, publish_time_ms=CREATED_MS + i), b"v") for i in range(3)]
+    names = ("orders", "orders-partition-0", "payments-partition-0", "payments-partition-1")
+    made = [
+        offload(entries, number, uuid=number, name=f"public/default/persistent/{name}")
+        for number, name in enumerate(names, 1)
+    ]
+    bucket = open_bucket(put_in_folder(tmp_path, *made))
+    connection = ledgerfs.sql(bucket, "public/default/*")
+    counted = connection.sql("select topic, count(*) as n from 'public/default/*' group by topic").to_arrow_table()
+    assert sorted(counted["topic"].to_pylist()) == [f"persistent://public/default/{name}" for name in names]
+    assert counted["n"].to_pylist() == [3] * 4
