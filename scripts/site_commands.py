@@ -6,11 +6,13 @@ A hook of mkdocs (``mkdocs.yml`` names it). The page itself has only the line th
 from collections.abc import Iterator
 
 import click
+from mkdocs.structure.pages import Page
 
 from ledgerfs.cli.group import cli
 
 PLACE = "<!-- every command's help -->"
 WIDTH = 100
+_ELSEWHERE = '<script src="https://unpkg.com/iframe-worker/shim"></script>'
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
@@ -31,3 +33,15 @@ def sections(command: click.Command, parent: click.Context | None, name: str) ->
                 found = command.get_command(context, one)
                 if found is not None:
                     yield from sections(found, context, one)
+
+
+
+def on_post_page(output: str, page: Page, **_: object) -> str:
+    """Load ``docs/js/file_worker.js`` in place of the script that the plugin `offline` would load from elsewhere."""
+    own = f'<script src="{"../" * page.url.count("/")}js/file_worker.js"></script>'
+    return output.replace(_ELSEWHERE, own)
+
+
+def on_post_template(output_content: str, **_: object) -> str:
+    """Leave that script out of pages that may be served at any depth."""
+    return output_content.replace(_ELSEWHERE, "")

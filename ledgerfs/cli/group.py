@@ -82,7 +82,7 @@ _COMMANDS = (
         "offload", "ledgerfs.cli.offload:offload",
         "Copy ledgers to another bucket, and read the copies back.",
     ),
-    LazyCommand("compare", "ledgerfs.cli.compare:compare", "Compare the ledgers and schemas of two buckets."),
+    LazyCommand("compare", "ledgerfs.cli.compare:compare", "Compare the ledgers and saved schemas of two buckets."),
     LazyCommand(
         "import", "ledgerfs.cli.import_rows:import_rows", "Write rows of files as messages of a new ledger."
     ),

@@ -125,5 +125,5 @@ def test_an_empty_bucket_has_no_rows(spark: SparkSession, tmp_path: Path) -> Non
 def test_a_wrong_bucket_and_a_wrong_grouping_are_named(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(BucketNotFoundError):
         catalog(spark, f"file://{tmp_path}/not-there")
-    with pytest.raises(InvalidOptionError, match="by ledger or by topic"):
+    with pytest.raises(InvalidOptionError, match="expected ledger or topic"):
         catalog(spark, f"file://{tmp_path}", by="day")

@@ -111,7 +111,7 @@ def catalog(
 
     """
     if by not in BY:
-        raise InvalidOptionError(f"expected {' or by '.join(BY)}", key=by)
+        raise InvalidOptionError(f"expected {' or '.join(BY)}", key=by)
     where = storage_of(spark, storage)
     found = where.bucket().refresh(progress)
     table = ledger_table(found)

@@ -362,7 +362,7 @@ def test_a_damaged_locator_hides_no_other(cluster: LiveCluster, tmp_path: Path, 
         assert listed.stderr.count(f"{name}: its schemas cannot be read: ".encode()) == 1
     assert b"is lost" not in listed.stderr
     lines = run("topics", cluster.url, "--schemas", code=1).stdout.decode().splitlines()
-    assert [line.split()[-1] for line in lines] == ["schemas", "?", "2"]
+    assert [line.split()[-1] for line in lines[:-1]] == ["schemas", "?", "2"]
     saved = run("schemas", "save", cluster.url, "--to", str(tmp_path / "schemas"), code=1)
     for name in damaged:
         assert f"{name}: not saved: ".encode() in saved.stderr

@@ -219,7 +219,7 @@ def test_a_lost_definition_lets_nothing_be_set() -> None:
         (SchemaInfo("NONE", unreadable="its bookies are lost"), "its bookies are lost"),
         (SchemaInfo("BYTES"), "type BYTES"),
         (SchemaInfo("AVRO", b"\xff"), "not UTF-8"),
-        (SchemaInfo("KEY_VALUE", b"\0\0"), "is cut"),
+        (SchemaInfo("KEY_VALUE", b"\0\0"), "is truncated"),
     ],
 )
 def test_what_no_broker_takes_is_lost(schema: SchemaInfo, why: str) -> None:
