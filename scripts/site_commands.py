@@ -35,7 +35,6 @@ def sections(command: click.Command, parent: click.Context | None, name: str) ->
                     yield from sections(found, context, one)
 
 
-
 def on_post_page(output: str, page: Page, **_: object) -> str:
     """Load ``docs/js/file_worker.js`` in place of the script that the plugin `offline` would load from elsewhere."""
     own = f'<script src="{"../" * page.url.count("/")}js/file_worker.js"></script>'
