@@ -140,12 +140,10 @@ class Topic:
 
         Accepts `ScanOptions`, or their fields as keywords; by default values are columns by the topic's schema.
         """
-        import polars as pl  # an optional library
-
-        from ledgerfs.scan.scan_dataset import ScanDataset  # as above
+        from ledgerfs.scan.lazy_frame import lazy_frame  # an optional library, and as above
 
         given = keywords if options is not None or "values" in keywords else {"values": "auto", **keywords}
-        return pl.scan_pyarrow_dataset(ScanDataset(lambda: [self.scan(None, options, **given)]))
+        return lazy_frame(self.scan(None, options, **given))
 
     def follow(
         self,

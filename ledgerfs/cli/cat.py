@@ -8,6 +8,7 @@ import click
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import bucket_argument
 from ledgerfs.cli.output import progress
+from ledgerfs.errors import InvalidOptionError
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
@@ -42,6 +43,10 @@ def cat(bucket: "Bucket", paths: tuple[str, ...]) -> None:
         tree = tree_of(bucket)
         # Before the first byte, since a misspelt path is to write nothing.
         files = [node.path for path in paths for node in tree.matching(path)]
+        if len(files) > 1 and any(path.startswith(("parquet/", "arrow/")) for path in files):
+            raise InvalidOptionError(
+                "such files cannot be joined; `ledgerfs export` writes them to a folder", key=files[0]
+            )
         for path in files:
             opened = tree.open(path)
             for start in range(0, opened.size, _CHUNK):

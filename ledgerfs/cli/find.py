@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 _AROUND_MS = 10 * 60 * 1000
 
 
-def _named(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
-    return parsed_texts(texts)
+def _named(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> list[tuple[str, str]]:
+    return [pair for text in texts for pair in parsed_texts((text,)).items()]
 
 
 @command()
@@ -35,7 +35,11 @@ def _named(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dic
     "-n", "messages", default=0, type=click.IntRange(min=0), help="Stop after so many hits; 0 (default) finds all."
 )
 @click.option("--text", metavar="TEXT", help="Only values that contain this text.")
-@click.option("--regex", metavar="REGEX", help="Only values that contain a match (RE2 syntax).")
+@click.option(
+    "--regex",
+    metavar="REGEX",
+    help="Only values that contain a match (RE2 on bytes: outside of ASCII, only literal text).",
+)
 @click.option(
     "--property",
     "properties",
@@ -66,8 +70,8 @@ def find(  # noqa: PLR0917  (click's)
     scan: dict[str, Any],
     text: str | None,
     regex: str | None,
-    properties: dict[str, str],
-    fields: dict[str, str],
+    properties: list[tuple[str, str]],
+    fields: list[tuple[str, str]],
     around: str | None,
     *,
     full: bool,
@@ -134,7 +138,7 @@ def find(  # noqa: PLR0917  (click's)
 
 
 def _condition(
-    text: str | None, regex: str | None, properties: dict[str, str], fields: dict[str, str]
+    text: str | None, regex: str | None, properties: list[tuple[str, str]], fields: list[tuple[str, str]]
 ) -> "pc.Expression | None":
     """Return the condition of some options; None without one."""
     import pyarrow as pa
@@ -149,10 +153,10 @@ def _condition(
         except pa.ArrowInvalid as error:
             raise InvalidOptionError(str(error), key="--regex") from error
         made.append(pc.match_substring_regex(pc.field("value"), regex))
-    for name, value in properties.items():
-        # A message may have a name twice.
+    for name, value in properties:
+        # A message may have a name twice; Arrow finds the first and the last.
         first, last = (pc.map_lookup(pc.field("properties"), pa.scalar(name), one) for one in ("first", "last"))
         made.append((first == value) | (last == value))
-    for path, value in fields.items():
+    for path, value in fields:
         made.append(pc.field("value", *path.split(".")).cast(pa.string()) == value)
     return reduce(and_, made) if made else None

@@ -71,7 +71,12 @@ def message(
     from ledgerfs.scan.message_id import MessageId
 
     identity = MessageId.of(message_id)
-    place = (*identity.last, None) if found is None else (found.ledger_id, found.entry_id, found.batch_index)
+    place: tuple[int, int, int | None, str | None]
+    if found is None:
+        partition = None if identity.partition is None else f"{opened.name}-partition-{identity.partition}"
+        place = (*identity.last, None, partition if opened.is_partitioned else None)
+    else:
+        place = (found.ledger_id, found.entry_id, found.batch_index, found.topic)
     rows = ShownRows.of(scan, as_json=as_json, full=full)
     given = {"transactions": "all", **scan}
     made, is_usable = with_usable_schema(partial(opened.scan, rows.names), opened.name, given)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _SHOWN_ROWS = 200
 _ROWS_AT_ONCE = 1 << 16
-_AS_TEXT = frozenset({"interval", "union", "time with time zone", "bit"})
+_AS_TEXT = frozenset({"interval", "union", "time with time zone", "bit", "uhugeint", "bignum"})
 """DuckDB's types without a form in JSON, CSV or Parquet."""
 
 
@@ -191,6 +191,12 @@ def _write(rows: "duckdb.DuckDBPyRelation", kind: str, sink: BinaryIO) -> int:
     """Write the rows, and return their number."""
     from ledgerfs.tables.table_files import write_table
 
+    lower = [name.lower() for name in rows.columns]
+    if len(set(lower)) < len(lower):
+        twice = next(name for name in rows.columns if lower.count(name.lower()) > 1)
+        raise InvalidOptionError(
+            f"two columns have the name {twice!r}: give one of them another name with AS", key="SQL"
+        )
     quoted = ['"' + name.replace('"', '""') + '"' for name in rows.columns]
     columns = (
         f"{name}::varchar as {name}" if kind.id in _AS_TEXT else name

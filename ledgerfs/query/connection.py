@@ -1,12 +1,14 @@
 """A DuckDB connection with the topics of a bucket as tables."""
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
 import duckdb
+import pyarrow as pa
 
 from ledgerfs.errors import InvalidNameError, InvalidOptionError, NotFoundError
 from ledgerfs.formats.topic_names import split_partition
@@ -56,13 +58,25 @@ def sql(
         An invalid option.
 
     """
+    if options is not None and options.limit is not None:
+        raise InvalidOptionError("use the limit of a query", key=f"limit={options.limit}")
     tables = Tables(bucket, options)
     connection = duckdb.connect()
     connection.execute("set timezone = 'UTC'")
+    known: set[str] = set()
     for name in [topics] if isinstance(topics, str) else topics:
         for view, found in tables.views(name).items():
+            _require_new(view, known)
+            known.add(view)
             connection.register(view, tables.dataset(found))
     return connection
+
+
+def _require_new(name: str, known: set[str]) -> None:
+    """Raise `InvalidOptionError` for a view that would replace one, since DuckDB ignores the case of names."""
+    same = next((one for one in known if one != name and one.lower() == name.lower()), None)
+    if same is not None:
+        raise InvalidOptionError(f"its name differs from {same} only in case: query them separately", key=name)
 
 
 @dataclass(slots=True)
@@ -85,8 +99,11 @@ class Tables:
 
     def views(self, name: str) -> "dict[str, list[Topic]]":
         """Return {name of a view: its topics}: of a topic, or of a pattern and of the topics that match it."""
-        if not _PATTERN & set(name):
+        try:
             return {name: [self.bucket.topic(name)]}
+        except (NotFoundError, InvalidNameError):
+            if not _PATTERN & set(name):
+                raise
         pattern = name.removeprefix("persistent://")
         found = {one: self.bucket.topic(one) for one in self._names() if fnmatchcase(one, pattern)}
         if not found:
@@ -100,6 +117,10 @@ class Tables:
     def _scans(self, topics: "Sequence[Topic]") -> "list[Scan]":
         options = self.options or ScanOptions(values="auto", flatten=True)
         scans = [topic.scan(options=options) for topic in topics]
+        if options.flatten and any(one.values is not None and "value" in one.schema.names for one in scans):
+            # A field of this name, as key-value schemas have one, cannot be distinguished from the whole value.
+            options = replace(options, flatten=False)
+            scans = [topic.scan(options=options) for topic in topics]
         if any(scan.schema != scans[0].schema for scan in scans):
             scans = [topic.scan(options=options.with_bytes()) for topic in topics]
         return scans
@@ -157,9 +178,14 @@ class SqlSession:
             raise self.refused(error) from error
 
     def refused(self, error: Exception) -> Exception:
-        """Return the error of the read that failed; or ours with DuckDB's text, if it failed; or the same error."""
+        """Return the error of the read that failed; or ours with the text of DuckDB or Arrow; or the same error.
+
+        Raises `KeyboardInterrupt` if the user interrupted the query.
+        """
         failure, self.tables.failure = self.tables.failure, None
-        if failure is None and isinstance(error, duckdb.Error):
+        if failure is None and re.search("query interrupted|KeyboardInterrupt", str(error), re.IGNORECASE):
+            raise KeyboardInterrupt from error
+        if failure is None and isinstance(error, duckdb.Error | pa.ArrowException):
             return InvalidOptionError(" ".join(str(error).split()), key="SQL")
         return failure or error
 
@@ -176,6 +202,7 @@ class SqlSession:
             except InvalidNameError:
                 continue
             else:
+                _require_new(name, self._known)
                 self._connection.register(name, self.tables.dataset(topics))
                 self._known.add(name)
         return unknown

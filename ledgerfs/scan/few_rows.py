@@ -21,6 +21,7 @@ def last_rows(scan: Scan, rows: int) -> tuple[pa.Table, list[ScanReport]]:
 
     Reads the last entries only, and further ones until they have enough rows. Raises as `Scan.batches`.
     """
+    scan.options.require_of_parts()
     scan.require_all()
     reports: list[ScanReport] = []
     if len(scan.parts) == 1:
@@ -31,10 +32,17 @@ def last_rows(scan: Scan, rows: int) -> tuple[pa.Table, list[ScanReport]]:
     return table.slice(max(0, table.num_rows - rows)).select(scan.schema.names), reports
 
 
-def rows_of_entry(scan: Scan, ledger_id: int, entry_id: int, index: int | None = None) -> tuple[pa.Table, ScanReport]:
-    """Return the rows of one entry, or with ``index`` one message of its batch; and a report. Raises as `Scan.batches`."""
+def rows_of_entry(
+    scan: Scan, ledger_id: int, entry_id: int, index: int | None = None, topic: str | None = None
+) -> tuple[pa.Table, ScanReport]:
+    """Return the rows of one entry, or with ``index`` one message of its batch; and a report. Raises as `Scan.batches`.
+
+    Several partitions may have a ledger of this id; ``topic`` is the name of the one to read.
+    """
     parts = []
     for part in scan.parts:
+        if topic not in {None, part.topic}:
+            continue
         for number, ledger in enumerate(part.ledgers):
             if ledger.ref.ledger_id == ledger_id:
                 parts.append(replace(part, reach=Reach(Place(number, entry_id), Place(number, entry_id + 1))))

@@ -64,10 +64,12 @@ def compare(
     names = dict.fromkeys([*catalog.known_names, *others.known_names])
     for name in sorted(names, key=str):
         own, found = _ledgers(catalog, name), _ledgers(others, name)
-        yield from _unreadable(catalog, name)
-        absent = {one.known_id: one.why for one in others.missing_of(name)}
-        for ledger_id in sorted({*own, *found}):
-            reason = _difference(own.get(ledger_id), found.get(ledger_id), absent.get(ledger_id))
+        unreadable, absent = _unreadable(catalog, name), _unreadable(others, name)
+        for ledger_id, why in unreadable.items():
+            yield Difference(Kind.UNREADABLE, topic_of(name), ledger_id, why)
+        for ledger_id in sorted({*own, *found} - unreadable.keys()):
+            there = None if ledger_id in absent else found.get(ledger_id)
+            reason = _difference(own.get(ledger_id), there, absent.get(ledger_id))
             if reason is None and with_bytes:
                 reason = _unequal(bucket.reader(own[ledger_id]), other.reader(found[ledger_id]), on_read)
             if reason is not None:
@@ -82,9 +84,10 @@ def _ledgers(catalog: "Catalog", name: str | None) -> dict[int, LedgerRef]:
     return {one.ledger_id: one for one in catalog.refs_of(name) if one.copy == 0 and one.is_sound}
 
 
-def _unreadable(catalog: "Catalog", name: str | None) -> Iterator[Difference]:
-    for one in catalog.missing_of(name):
-        yield Difference(Kind.UNREADABLE, one.topic, one.known_id, one.why)
+def _unreadable(catalog: "Catalog", name: str | None) -> dict[int | None, str]:
+    """Return {id: reason} of the ledgers that a bucket has incompletely, or in contradicting copies."""
+    damaged = {one.ledger_id: "it is damaged" for one in catalog.refs_of(name) if one.copy == 0 and not one.is_sound}
+    return damaged | {one.known_id: one.why for one in catalog.missing_of(name)}
 
 
 def _difference(own: LedgerRef | None, found: LedgerRef | None, absent: str | None) -> tuple[Kind, str] | None:

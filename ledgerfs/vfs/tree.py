@@ -145,7 +145,7 @@ class Tree:
     def matching(self, path: str) -> Iterator[Node]:
         """Yield the files that a path selects: itself, all below a directory, or with ``*``, ``?`` or ``[`` those that match.
 
-        Ledgers of a topic come by id. Raises `NotFoundError` if there is none.
+        Ledgers of a topic come by id, without further copies unless the pattern has an ``@``. Raises `NotFoundError` if there is none.
         """
         try:
             node = self.node(path)
@@ -155,7 +155,7 @@ class Tree:
                 raise
             yield from found
             return
-        yield from (one for one in self.walk(node.path) if not one.is_directory) if node.is_directory else (node,)
+        yield from (one for one in self.walk(node.path) if _is_first(one)) if node.is_directory else (node,)
 
     def _matching(self, pattern: str) -> list[Node]:
         parts = _parts(pattern)
@@ -163,7 +163,8 @@ class Tree:
         return [
             node
             for node in self.walk("/".join(plain))
-            if not node.is_directory and _is_match(node.path.split("/"), parts)
+            if _is_match(node.path.split("/"), parts)
+            and (_is_first(node) or ("@" in pattern and not node.is_directory))
         ]
 
     def open(self, path: str) -> FileReader:
@@ -293,3 +294,8 @@ class _BucketTree:
 
 def _is_match(parts: list[str], patterns: list[str]) -> bool:
     return len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns))
+
+
+def _is_first(node: Node) -> bool:
+    """Whether a node is a file, and not of a further copy of its ledger."""
+    return not node.is_directory and (node.ref is None or node.ref.copy == 0)

@@ -2,11 +2,14 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from ledgerfs import Bucket
+from tests.support.entries import frame, metadata
 from tests.support.invoked import output, run
+from tests.support.ledgers import offload, put_in_folder
 
 PLAIN = "public/golden/plain"
 BATCHED = "public/golden/batched-lz4"
@@ -117,3 +120,33 @@ def test_cat_writes_folders_and_patterns_by_ledger_id(golden_url: str) -> None:
     both = run("cat", golden_url, "jsonl/public/golden/plain/26.jsonl", "jsonl/public/golden/no*", code=2)
     assert both.stdout == b""
     assert b"no such file" in both.stderr
+
+
+def test_cat_joins_no_tables_and_no_copies(golden_url: str, tmp_path: Path) -> None:
+    assert b"cannot be joined" in run("cat", golden_url, "parquet/public/golden/plain", code=2).stderr
+    entries = [frame(metadata(sequence_id=i), b"value") for i in range(3)]
+    url = put_in_folder(tmp_path, *(offload(entries, 1, uuid=uuid) for uuid in (1, 2)))
+    folder = "entries/public/default/orders"
+    one = run("cat", url, f"{folder}/1.entries").stdout
+    assert run("cat", url, folder).stdout == one
+    assert run("cat", url, f"{folder}/*").stdout == one
+
+
+def test_a_message_of_a_named_partition_is_not_that_of_another(tmp_path: Path) -> None:
+    made = [
+        offload(
+            [frame(metadata(sequence_id=0), b"value %d" % number)],
+            7,
+            uuid=number + 1,
+            name=f"public/default/persistent/pt-partition-{number}",
+        )
+        for number in (0, 1)
+    ]
+    url = put_in_folder(tmp_path, *made)
+    (one,) = lines("message", url, "public/default/pt", "7:0:1:-1", "--json")
+    assert one["value"] == "value 1"
+
+
+def test_tail_has_no_readable_transactions(golden_url: str) -> None:
+    said = run("tail", golden_url, PLAIN, "--transactions", "readable", code=2).stderr
+    assert b"first open transaction" in said

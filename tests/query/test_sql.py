@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ledgerfs
-from ledgerfs import Bucket, open_bucket
-from ledgerfs.errors import CorruptMessageError, NotFoundError
+from ledgerfs import Bucket, ScanOptions, open_bucket
+from ledgerfs.errors import CorruptMessageError, InvalidOptionError, NotFoundError
 from ledgerfs.query.connection import SqlSession, Tables, quoted_texts
 from tests.support.entries import frame, metadata
 from tests.support.invoked import run
@@ -235,3 +235,53 @@ def test_partitions_beside_a_topic_of_their_name_are_in_a_pattern(tmp_path: Path
     counted = connection.sql("select topic, count(*) as n from 'public/default/*' group by topic").to_arrow_table()
     assert sorted(counted["topic"].to_pylist()) == [f"persistent://public/default/{name}" for name in names]
     assert counted["n"].to_pylist() == [3] * 4
+
+
+def of_topics(folder: Path, **messages: int) -> str:
+    """Make a bucket of topics with so many messages, by name."""
+    folder.mkdir()
+    made = []
+    for number, (name, count) in enumerate(messages.items(), 1):
+        entries = [frame(metadata(sequence_id=i, publish_time_ms=CREATED_MS + i), b"v") for i in range(count)]
+        made.append(offload(entries, number, uuid=number, name=f"public/default/persistent/{name}"))
+    return put_in_folder(folder, *made)
+
+
+def test_columns_of_one_name_are_refused(golden_url: str) -> None:
+    join = f"select a.entry_id, b.entry_id from '{PLAIN}' a join '{PLAIN}' b on a.entry_id = b.entry_id + 1"
+    for statement in (join, "select 1 as a, 2 as A"):
+        assert b"give one of them another name with AS" in run("sql", golden_url, statement, code=2).stderr
+
+
+def test_names_that_differ_in_case_or_look_like_patterns_are_the_topics(tmp_path: Path) -> None:
+    url = of_topics(tmp_path / "bucket", **{"orders": 5, "Orders": 3, "x%5B1%5D": 2, "x1": 7})
+    both = "select count(*) as n from 'public/default/orders', 'public/default/Orders'"
+    assert b"only in case" in run("sql", url, both, code=2).stderr
+    for name, count in (("orders", 5), ("Orders", 3), ("x[1]", 2), ("x1", 7), ("x*", 9)):
+        printed = run("sql", url, f"select count(*) as n from 'public/default/{name}'", "--json").stdout
+        assert json.loads(printed) == {"n": count}
+    with pytest.raises(InvalidOptionError, match="only in case"):
+        ledgerfs.sql(open_bucket(url))
+
+
+def test_a_limit_of_options_is_refused_where_conditions_are_pushed(bucket: Bucket) -> None:
+    with pytest.raises(InvalidOptionError, match="use the limit of a query"):
+        ledgerfs.sql(bucket, PLAIN, ScanOptions(limit=5))
+    first = bucket.topic(PLAIN).lazy(limit=2)
+    assert first.filter(pl.col("entry_id") >= 3).collect().height == 0
+
+
+def test_conditions_of_a_lazy_frame_have_the_meaning_of_polars(bucket: Bucket) -> None:
+    topic = bucket.topic(PLAIN)
+    for condition in (~pl.col("key").is_in(["k3"]), pl.col("key").is_null(), pl.col("event_time").is_not_null()):
+        assert topic.lazy().filter(condition).collect().equals(topic.lazy().collect().filter(condition))
+    assert topic.lazy().select(pl.len()).collect().item() == topic.count()
+
+
+def test_key_value_topics_are_tables(typed: Bucket) -> None:
+    names = [one.name for one in typed.topics() if "/kv-" in one.name]
+    assert names
+    for name in names:
+        short = name.removeprefix("persistent://")
+        found = ledgerfs.sql(typed, short).sql(f"select * from '{short}'").to_arrow_table()
+        assert found.num_rows == typed.topic(name).count()
