@@ -597,7 +597,7 @@ def test_kazoo_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
         return plain(name, *others)
 
     monkeypatch.setattr(builtins, "__import__", without_kazoo)
-    with pytest.raises(UnusableUrlError, match=r"pip install 'ledgerfs\[cluster\]'"):
+    with pytest.raises(UnusableUrlError, match=r"pip install '.\[cluster\]'"):
         Nodes("localhost:2181")
 
 
