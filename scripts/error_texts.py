@@ -35,10 +35,10 @@ def classes() -> set[str]:
 
 def page() -> str:
     """Return the page."""
-    texts = defaultdict(set)
+    texts, names = defaultdict(set), classes()
     for package in _PACKAGES:
         for path in Path(package).rglob("*.py"):
-            for name, text in _texts(ast.parse(path.read_text(encoding="utf-8")), classes()):
+            for name, text in _texts(ast.parse(path.read_text(encoding="utf-8")), names):
                 texts[name].add(text)
     parts = [f"## {name}\n\n" + "".join(f"* {text}\n" for text in sorted(texts[name])) for name in sorted(texts)]
     return "\n".join([_BEGIN, *parts])

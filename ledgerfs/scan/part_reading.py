@@ -39,7 +39,7 @@ _AHEAD = 2
 """Portions per thread that are decoded, or wait for that."""
 
 _QUICK = 64 << 10
-"""Bytes of a portion that is decoded sooner than another thread is asked to."""
+"""Bytes of a portion up to which decoding takes less time than handing it to another thread."""
 
 _LARGE = 16 << 20
 """Bytes of a portion that is decoded alone: of a large message, since several would need too much memory."""
@@ -94,7 +94,7 @@ class _Decoded:
 
 
 _Job = _Decoded | Callable[[], _Decoded]
-"""Messages, or what decodes them in any thread."""
+"""Messages, or a function that decodes them in any thread."""
 
 
 class PartReading:

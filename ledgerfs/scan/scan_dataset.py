@@ -1,6 +1,6 @@
-"""Scans as a pyarrow dataset: DuckDB and Polars pass it columns and a filter, which reach the scans.
+"""Scans as a pyarrow dataset: DuckDB passes it columns and a filter, which reach the scans.
 
-Both look for a subclass of `pyarrow.dataset.Dataset`, and use only ``schema`` and ``scanner``.
+DuckDB accepts a subclass of `pyarrow.dataset.Dataset`, and uses only ``schema`` and ``scanner``.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -78,8 +78,11 @@ class ScanScanner:
         """The columns of the rows."""
         return self._scans[0].schema
 
-    def to_batches(self) -> Iterator[pa.RecordBatch]:
+    def to_reader(self) -> pa.RecordBatchReader:
         """Read one scan after the other."""
+        return pa.RecordBatchReader.from_batches(self.projected_schema, self._batches())
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
         try:
             for scan in self._scans:
                 report = ScanReport()
@@ -90,11 +93,3 @@ class ScanScanner:
                 error.path = error.path or scan.topic
             self._on_failure(error)
             raise
-
-    def to_reader(self) -> pa.RecordBatchReader:
-        """Return the same as a stream."""
-        return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
-
-    def to_table(self) -> pa.Table:
-        """Return the same in memory."""
-        return pa.Table.from_batches(self.to_batches(), self.projected_schema)

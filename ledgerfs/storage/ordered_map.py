@@ -26,7 +26,7 @@ def ordered_map(
     iterator, failure = iter(items), None
     pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
     pending: deque[Future[Result]] = deque()
-    is_more, is_abandoned = True, False
+    is_more, may_wait = True, True
     try:
         while is_more or pending:
             while is_more and len(pending) < ahead * threads:
@@ -43,14 +43,15 @@ def ordered_map(
                 yield pending.popleft().result()
         if failure is not None:
             raise failure
-    except GeneratorExit:
-        is_abandoned = True
+    except (GeneratorExit, KeyboardInterrupt):
+        # Ctrl-C does not wait for a store that hangs. The garbage collector may close an abandoned generator in a thread that is just
+        # starting; there, waiting for another thread would never end.
+        may_wait = False
         raise
     finally:
         for future in pending:
             future.cancel()
-        # The garbage collector may close an abandoned generator in a thread that is just starting, which waits for ever for other threads.
-        pool.shutdown(wait=not is_abandoned)
+        pool.shutdown(wait=may_wait)
 
 
 def _called(call: Callable[[Item], Result], item: Item) -> Future[Result]:

@@ -5,8 +5,10 @@ import datetime as dt
 import ipaddress
 import json
 import logging
+import os
 import ssl
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ import pytest
 from ledgerfs.errors import StaleObjectError, StoreUnreachableError
 from ledgerfs.storage.objects import ReadRequest
 from ledgerfs.storage.opening import open_store
+from ledgerfs.storage.s3 import store as store_module
 from ledgerfs.storage.s3.obstore_client import _make_client
 from ledgerfs.storage.s3.store import S3Store
 from tests.support.children import is_true_in_child
@@ -281,3 +284,22 @@ def test_reads_are_counted_and_logged(odd: OddS3, caplog: pytest.LogCaptureFixtu
     lines = [one.getMessage() for one in caplog.records if "GET k 10-1000: 990 bytes" in one.getMessage()]
     assert len(lines) == 3
     assert CREDENTIALS["secret"] not in json.dumps(caplog.text)
+
+
+def test_no_thread_that_hears_ctrl_c_is_inside_of_obstore(odd: OddS3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There, Ctrl-C would wait until the store answers."""
+    threads = []
+    fetch = store_module.fetch
+
+    def noted(*arguments: Any, **named: Any) -> memoryview:
+        threads.append(threading.current_thread())
+        return fetch(*arguments, **named)
+
+    store = store_of(odd)
+    read_all(store)
+    monkeypatch.setattr(store_module, "fetch", noted)
+    read_all(store)
+    with Path(os.devnull).open("wb") as file:
+        store.send(PART, file.fileno())
+    assert threads
+    assert threading.main_thread() not in threads

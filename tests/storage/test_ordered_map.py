@@ -1,4 +1,4 @@
-"""`ordered_map`: results in order, errors after the results before them, and an end that waits for nobody's thread."""
+"""`ordered_map`: results in order, errors after the results before them, and closing without waiting for calls."""
 
 import threading
 from collections.abc import Iterator
@@ -30,8 +30,9 @@ def test_an_error_comes_after_the_results_before_it() -> None:
         next(read)
 
 
-def test_an_abandoned_map_waits_for_no_call() -> None:
-    """The garbage collector may close it in any thread, also in one that others wait for."""
+@pytest.mark.parametrize("end", [GeneratorExit, KeyboardInterrupt])
+def test_an_abandoned_map_waits_for_no_call(end: type[BaseException]) -> None:
+    """The garbage collector may close it in any thread, also in one that others wait for; Ctrl-C waits for no store that hangs."""
     may_end, began = threading.Event(), []
 
     def call(item: int) -> int:
@@ -42,7 +43,8 @@ def test_an_abandoned_map_waits_for_no_call() -> None:
 
     read = ordered_map(call, range(1000), 2, "test")
     assert next(read) == 0
-    read.close()  # type: ignore[attr-defined]
+    with pytest.raises(end):
+        read.throw(end)  # type: ignore[attr-defined]
     may_end.set()
     # Two run in the threads; waiting ones do not begin.
     assert len(began) < 10

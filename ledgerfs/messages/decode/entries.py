@@ -168,11 +168,13 @@ class TopicDecoder:
         # The number of messages of a batch is outside of the encrypted payload.
         leaves_sealed = not opens_batches and self.options.on_encrypted == "raise"
         payloads.open(_sealed if leaves_sealed else self.decrypt, self.options.on_encrypted, self.chunks)
-        self._report_sealed(payloads)
+        is_in_time = np.ones(payloads.keep.size, bool)
         if self.options.start_ms is not None:
-            payloads.keep &= payloads.entries[Meta.PUBLISH_TIME] >= self.options.start_ms
+            is_in_time &= payloads.entries[Meta.PUBLISH_TIME] >= self.options.start_ms
         if self.options.end_ms is not None:
-            payloads.keep &= payloads.entries[Meta.PUBLISH_TIME] < self.options.end_ms
+            is_in_time &= payloads.entries[Meta.PUBLISH_TIME] < self.options.end_ms
+        payloads.keep &= is_in_time
+        self._report_sealed(payloads, is_in_time)
         if opens_batches:
             payloads.decompress(self.options.max_message_bytes)
         else:
@@ -194,9 +196,9 @@ class TopicDecoder:
         )
         return pa.RecordBatch.from_arrays(columns.build(self.schema.names), schema=self.schema)
 
-    def _report_sealed(self, payloads: PlainPayloads) -> None:
+    def _report_sealed(self, payloads: PlainPayloads, is_in_time: Mask) -> None:
         """Report entries that could not be decrypted, which the caller allows."""
-        rows = payloads.sealed.nonzero()[0]
+        rows = (payloads.sealed & is_in_time).nonzero()[0]
         if rows.size:
             result = "left out" if self.options.on_encrypted == "skip" else "null"
             reason = f"the entry is encrypted, and no private key matches (--private-key); it is {result}"

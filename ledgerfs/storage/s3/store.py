@@ -113,7 +113,7 @@ class S3Store:
 
     def read(self, request: ReadRequest) -> bytes:
         """Send one ranged GET with ``If-Match``, with retries."""
-        return bytes(self._read_here(request))
+        return bytes(self._started(request))
 
     def start(self, request: ReadRequest) -> Future[Buffer]:
         """Begin the GET in a thread, or in the event loop if that has to read.
@@ -128,11 +128,15 @@ class S3Store:
 
     def send(self, request: ReadRequest, descriptor: int) -> None:
         """Read into memory, then write to the descriptor."""
-        write_all(descriptor, self._read_here(request))
+        write_all(descriptor, self._started(request))
 
     def read_many(self, requests: Iterable[ReadRequest]) -> Iterator[bytes | LedgerfsError]:
         """Keep some dozen GETs under way."""
-        return ordered_map(partial(outcome_of, self.read), requests, obstore_client.MOST_READS, "ledgerfs-read")
+
+        def read(request: ReadRequest) -> bytes:
+            return bytes(self._read_here(request))
+
+        return ordered_map(partial(outcome_of, read), requests, obstore_client.MOST_READS, "ledgerfs-read")
 
     @property
     def writes(self) -> S3Writes:
@@ -177,20 +181,27 @@ class S3Store:
         """Return obstore's client if it can read this; None until the event loop has made it."""
         return None if request.is_checked or request.end <= request.start else self._obstore.made
 
+    def _started(self, request: ReadRequest) -> Buffer:
+        """Read in another thread, since obstore would delay Ctrl-C in this one until the store answers."""
+        future = self.start(request)
+        try:
+            return future.result()
+        finally:
+            future.cancel()
+
     def _fulfil(self, future: Future[Buffer], request: ReadRequest) -> None:
         """Read for a future that may be cancelled until the store answers."""
         try:
-            data = self._read_here(request, is_wanted=future.set_running_or_notify_cancel)
+            settle = partial(future.set_result, self._read_here(request, future.set_running_or_notify_cancel))
         except CancelledError:
             return
         except BaseException as error:  # noqa: BLE001  (its reader raises it)
-            if future.running() or future.set_running_or_notify_cancel():
-                future.set_exception(error)
-        else:
-            future.set_result(data)
+            settle = partial(future.set_exception, error)
+        if future.running() or future.set_running_or_notify_cancel():
+            settle()
 
     def _read_here(self, request: ReadRequest, is_wanted: Callable[[], bool] = lambda: True) -> Buffer:
-        """Try the GET once in this thread, which takes a fraction of the loop's time; the loop does the rest."""
+        """Try the GET once in this thread, in a fraction of the time that the loop takes; the loop makes further tries."""
         client = self._client_for(request)
         if client is None:
             return self._wait_for(self._read(request))

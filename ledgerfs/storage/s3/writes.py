@@ -93,10 +93,10 @@ class S3Writes:
         if stat.size > _LARGEST_COPY:
             self._copy_in_parts(stat, new, source)
         else:
-            reported: dict[str, Any] = {"MetadataDirective": "REPLACE", **source, **new}
+            arguments: dict[str, Any] = {"MetadataDirective": "REPLACE", **source, **new}
             if kept.tags:
-                reported["TaggingDirective"] = "REPLACE"
-            self._store.request(Asked("PUT", stat.key), "copy_object", Key=stat.key, **reported)
+                arguments["TaggingDirective"] = "REPLACE"
+            self._store.request(Asked("PUT", stat.key), "copy_object", Key=stat.key, **arguments)
         if lost := kept.missing_in(read_properties(self._store, stat.key, "")):
             reason = f"its user metadata was changed, but the store did not keep its {', '.join(lost)}"
             raise StoreError(reason, key=stat.key)
