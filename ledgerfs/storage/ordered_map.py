@@ -43,9 +43,9 @@ def ordered_map(
                 yield pending.popleft().result()
         if failure is not None:
             raise failure
-    except (GeneratorExit, KeyboardInterrupt):
-        # Ctrl-C does not wait for a store that hangs. The garbage collector may close an abandoned generator in a thread that is just
-        # starting; there, waiting for another thread would never end.
+    except GeneratorExit:
+        # The garbage collector may close an abandoned generator in a thread that is just starting; there, waiting for another thread
+        # would never end.
         may_wait = False
         raise
     finally:

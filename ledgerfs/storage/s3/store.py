@@ -6,6 +6,7 @@ client also reads where obstore cannot (`ledgerfs.storage.s3.obstore_client`), a
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import CancelledError, Future
 from functools import partial
@@ -21,8 +22,6 @@ from ledgerfs.storage.idle_timeout import Silence, bounded
 from ledgerfs.storage.listed_pages import ListedPage, PagePosition, each_key_once
 from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.storage.obstore_gets import UnexplainedError, fetch
-from ledgerfs.storage.ordered_map import ordered_map
-from ledgerfs.storage.reading_threads import outcome_of
 from ledgerfs.storage.retries import Tries, retry_async
 from ledgerfs.storage.s3 import obstore_client
 from ledgerfs.storage.s3.body import StoredChecksum, check_answer, read_body
@@ -132,11 +131,17 @@ class S3Store:
 
     def read_many(self, requests: Iterable[ReadRequest]) -> Iterator[bytes | LedgerfsError]:
         """Keep some dozen GETs under way."""
-
-        def read(request: ReadRequest) -> bytes:
-            return bytes(self._read_here(request))
-
-        return ordered_map(partial(outcome_of, read), requests, obstore_client.MOST_READS, "ledgerfs-read")
+        pending: deque[Future[Buffer]] = deque()
+        try:
+            for request in requests:
+                pending.append(self.start(request))
+                if len(pending) == 2 * obstore_client.MOST_READS:
+                    yield _outcome_of(pending.popleft())
+            while pending:
+                yield _outcome_of(pending.popleft())
+        finally:
+            for future in pending:
+                future.cancel()
 
     @property
     def writes(self) -> S3Writes:
@@ -399,6 +404,13 @@ class S3Store:
             # Some tools create a folder as an empty object with the prefix as its key.
             if item["Key"] != self._prefix
         ]
+
+
+def _outcome_of(read: Future[Buffer]) -> bytes | LedgerfsError:
+    try:
+        return bytes(read.result())
+    except LedgerfsError as error:
+        return error
 
 
 def _translated(error: Exception) -> Exception:
